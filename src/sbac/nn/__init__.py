@@ -1,0 +1,12 @@
+"""Building blocks: pytrees of arrays with pure functions on them."""
+
+from sbac.nn.critic import Critic as Critic
+from sbac.nn.gaussian import ACTION_EPSILON as ACTION_EPSILON
+from sbac.nn.gaussian import DeterministicPolicy as DeterministicPolicy
+from sbac.nn.gaussian import Gaussian as Gaussian
+from sbac.nn.gaussian import GaussianPolicy as GaussianPolicy
+from sbac.nn.gaussian import pre_tanh as pre_tanh
+from sbac.nn.mlp import MLP as MLP
+from sbac.nn.mlp import polyak as polyak
+from sbac.nn.optim import Multiplier as Multiplier
+from sbac.nn.optim import Trained as Trained

@@ -1,0 +1,42 @@
+"""Q-functions: an ensemble of MLPs over (s, a), one leading axis for the members."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from sbac.nn.mlp import MLP
+
+
+class Critic(eqx.Module):
+    """`members` Q-networks evaluated together; the first axis of the output runs over them."""
+
+    nets: MLP
+
+    @classmethod
+    def create(
+        cls,
+        key: PRNGKeyArray,
+        observations: int,
+        actions: int,
+        hidden: Sequence[int],
+        *,
+        members: int = 2,
+        normalise: bool = False,
+    ) -> "Critic":
+        def one(k: PRNGKeyArray) -> MLP:
+            return MLP.create(k, observations + actions, hidden, 1, normalise=normalise)
+
+        return cls(jax.vmap(one)(jax.random.split(key, members)))
+
+    def __call__(
+        self, observations: Float[Array, "*batch obs"], actions: Float[Array, "*batch act"]
+    ) -> Float[Array, "members *batch"]:
+        return jax.vmap(lambda net: net.scalar(observations, actions))(self.nets)
+
+    def minimum(
+        self, observations: Float[Array, "*batch obs"], actions: Float[Array, "*batch act"]
+    ) -> Float[Array, "*batch"]:
+        """The smallest of the members: the usual guard against over-estimation."""
+        return self(observations, actions).min(axis=0)
