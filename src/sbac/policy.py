@@ -1,0 +1,166 @@
+"""A trained policy in numpy: what a run leaves behind, what acts in an environment, what is written to disk.
+
+A policy is a formula (`kind`), the arrays it needs, and the scaling between the environment's units and the
+networks'. It loads without JAX, and its file is a safetensors archive, which cannot run code.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sbac.errors import UserError
+
+Floats = NDArray[np.float32]
+FORMAT = 1
+
+
+def forward(arrays: Mapping[str, Floats], name: str, x: Floats) -> Floats:
+    """The MLP `name`: weights `name/weights/i`, biases `name/biases/i`; LayerNorm after ReLU where flagged."""
+    normalise = f"{name}/normalise" in arrays
+    last = sum(key.startswith(f"{name}/weights/") for key in arrays) - 1
+    for i in range(last):
+        x = x @ arrays[f"{name}/weights/{i}"]
+        x += arrays[f"{name}/biases/{i}"]
+        np.maximum(x, 0.0, out=x)
+        if normalise:
+            x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    return x @ arrays[f"{name}/weights/{last}"] + arrays[f"{name}/biases/{last}"]
+
+
+def ensemble(arrays: Mapping[str, Floats], name: str, x: Floats) -> Floats:
+    """Scalar outputs of every member of a stacked MLP: (members, n)."""
+    members = len(arrays[f"{name}/weights/0"])
+    prefix = f"{name}/"
+    rows = [
+        forward({k: v[m] if "/normalise" not in k else v for k, v in arrays.items() if k.startswith(prefix)}, name, x)
+        for m in range(members)
+    ]
+    return np.stack(rows)[..., 0]
+
+
+class Formula:
+    """How a kind of policy acts. Works in the networks' units: standardised states, actions in [-1, 1]."""
+
+    has_density = False
+
+    def mode(self, arrays: Mapping[str, Floats], s: Floats) -> Floats:
+        raise NotImplementedError
+
+    def sample(self, arrays: Mapping[str, Floats], s: Floats, rng: np.random.Generator) -> Floats:
+        """Stochastic kinds draw; the others repeat their mode."""
+        return self.mode(arrays, s)
+
+    def log_prob(self, arrays: Mapping[str, Floats], s: Floats, a: Floats) -> Floats:
+        raise NotImplementedError
+
+
+class Deterministic(Formula):
+    """a = tanh(net(s))."""
+
+    def mode(self, arrays: Mapping[str, Floats], s: Floats) -> Floats:
+        return np.tanh(forward(arrays, "policy", s))
+
+
+class TanhGaussian(Formula):
+    """a = tanh(u), u Gaussian with mean and bounded log-std from one network (sbac.nn.gaussian)."""
+
+    has_density = True
+
+    def parts(self, arrays: Mapping[str, Floats], s: Floats) -> tuple[Floats, Floats]:
+        mean, raw = np.split(forward(arrays, "policy", s), 2, axis=-1)
+        low, high = -5.0, 2.0  # LOG_STD_MIN, LOG_STD_MAX of sbac.nn.gaussian; a test holds them equal
+        return mean, low + 0.5 * (high - low) * (np.tanh(raw) + 1.0)
+
+    def mode(self, arrays: Mapping[str, Floats], s: Floats) -> Floats:
+        return np.tanh(self.parts(arrays, s)[0])
+
+    def sample(self, arrays: Mapping[str, Floats], s: Floats, rng: np.random.Generator) -> Floats:
+        mean, log_std = self.parts(arrays, s)
+        return np.tanh(mean + np.exp(log_std) * rng.standard_normal(mean.shape, np.float32))
+
+    def log_prob(self, arrays: Mapping[str, Floats], s: Floats, a: Floats) -> Floats:
+        mean, log_std = self.parts(arrays, s)
+        u = np.arctanh(np.clip(a, -1 + 1e-3, 1 - 1e-3))  # ACTION_EPSILON of sbac.nn.gaussian
+        z = (u - mean) * np.exp(-log_std)
+        slope = 2.0 * (math.log(2.0) - u - np.logaddexp(0.0, -2.0 * u))
+        return -(0.5 * z**2 + log_std + 0.5 * math.log(2 * math.pi) + slope).sum(-1)
+
+
+KINDS: dict[str, Formula] = {"deterministic": Deterministic(), "tanh-gaussian": TanhGaussian()}
+
+
+class Policy:
+    """Observations in, actions out, both as the environment speaks them.
+
+    `config` is the run's full configuration with its own seed and grid values; `meta` holds the kind.
+    """
+
+    def __init__(self, kind: str, arrays: Mapping[str, Floats], config: Mapping[str, Any]) -> None:
+        if kind not in KINDS:
+            raise UserError(f"policy of unknown kind {kind!r}: made by a newer version of sbac?")
+        self.kind = kind
+        self.arrays = {k: np.asarray(v, np.float32) for k, v in arrays.items()}
+        self.config = dict(config)
+        self._formula = KINDS[kind]
+        self._center = 0.5 * (self.arrays["scale/action_high"] + self.arrays["scale/action_low"])
+        self._half = 0.5 * (self.arrays["scale/action_high"] - self.arrays["scale/action_low"])
+
+    def __call__(self, observations: ArrayLike) -> Floats:
+        """The deterministic action(s) for one observation or a batch of them."""
+        return self._apply(observations, lambda s: self._formula.mode(self.arrays, s))
+
+    def sample(self, observations: ArrayLike, seed: int | np.random.Generator = 0) -> Floats:
+        """Actions drawn from the policy."""
+        rng = np.random.default_rng(seed)
+        return self._apply(observations, lambda s: self._formula.sample(self.arrays, s, rng))
+
+    def log_prob(self, observations: ArrayLike, actions: ArrayLike) -> Floats:
+        """Log density of actions (in the environment's units), where the method has a density."""
+        if not self._formula.has_density:
+            raise UserError(f"a policy of kind {self.kind!r} has no density")
+        a = (np.asarray(actions, np.float32) - self._center) / self._half
+        s = self._standardised(observations)
+        return self._formula.log_prob(self.arrays, s, a) - np.log(self._half).sum()
+
+    def _standardised(self, observations: ArrayLike) -> Floats:
+        s = np.asarray(observations, np.float32)
+        size = len(self.arrays["scale/observation_mean"])
+        if s.ndim not in (1, 2) or s.shape[-1] != size:
+            raise UserError(f"observations of shape {s.shape}: expected (n, {size}) or ({size},)")
+        return (s - self.arrays["scale/observation_mean"]) / self.arrays["scale/observation_std"]
+
+    def _apply(self, observations: ArrayLike, act: Callable[[Floats], Floats]) -> Floats:
+        s = self._standardised(observations)
+        a = act(np.atleast_2d(s)) * self._half + self._center
+        a = np.clip(a, self.arrays["scale/action_low"], self.arrays["scale/action_high"]).astype(np.float32)
+        return a if s.ndim == 2 else a[0]
+
+    def save(self, path: str | Path) -> None:
+        """Writes the policy; the file holds no time, path or host, so equal policies are equal files."""
+        from safetensors.numpy import save
+
+        header = {"sbac": str(FORMAT), "kind": self.kind, "config": json.dumps(self.config, sort_keys=True)}
+        data = save({k: np.ascontiguousarray(v) for k, v in sorted(self.arrays.items())}, header)
+        Path(path).write_bytes(data)
+
+    @staticmethod
+    def load(path: str | Path) -> "Policy":
+        """Reads a policy file."""
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(str(path), framework="numpy") as f:  # pyright: ignore[reportUnknownVariableType]
+                meta: dict[str, str] = f.metadata() or {}
+                arrays = {k: f.get_tensor(k) for k in f.keys()}  # noqa: SIM118 (not a mapping)
+        except FileNotFoundError:
+            raise UserError(f"{path}: no such policy file") from None
+        except (SafetensorError, OSError) as error:
+            raise UserError(f"{path}: not a policy file ({error})") from None
+        if meta.get("sbac") != str(FORMAT):
+            raise UserError(f"{path}: not a policy of this version of sbac (format {meta.get('sbac')!r})")
+        return Policy(meta["kind"], arrays, json.loads(meta["config"]))
