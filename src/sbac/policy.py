@@ -91,7 +91,80 @@ class TanhGaussian(Formula):
         return -(0.5 * z**2 + log_std + 0.5 * math.log(2 * math.pi) + slope).sum(-1)
 
 
-KINDS: dict[str, Formula] = {"deterministic": Deterministic(), "tanh-gaussian": TanhGaussian()}
+def best_by_critic(arrays: Mapping[str, Floats], s: Floats, candidates: Floats) -> Floats:
+    """Of (k, n, act) candidate actions the one of highest mean Q at each of the n states."""
+    rows = np.concatenate([np.broadcast_to(s, (len(candidates), *s.shape)), candidates], -1)
+    values = ensemble(arrays, "critic", rows.reshape(-1, rows.shape[-1])).mean(0).reshape(candidates.shape[:2])
+    return candidates[values.argmax(0), np.arange(len(s))]
+
+
+class BestOf(Formula):
+    """The candidate of highest Q; the candidates come from noise that is fixed for `mode` and fresh for `sample`."""
+
+    block = 256  # states at a time: candidates times network width is much memory
+
+    def fixed(self, arrays: Mapping[str, Floats]) -> Floats:
+        """The noise that the policy carries: (k, size)."""
+        raise NotImplementedError
+
+    def fresh(self, arrays: Mapping[str, Floats], shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
+        raise NotImplementedError
+
+    def candidates(self, arrays: Mapping[str, Floats], s: Floats, noise: Floats) -> Floats:
+        """Actions (k, n, act) from noise (k, n, size)."""
+        raise NotImplementedError
+
+    def mode(self, arrays: Mapping[str, Floats], s: Floats) -> Floats:
+        fixed = self.fixed(arrays)[:, None]
+        return self._best(arrays, s, lambda n: np.broadcast_to(fixed, (len(fixed), n, fixed.shape[-1])))
+
+    def sample(self, arrays: Mapping[str, Floats], s: Floats, rng: np.random.Generator) -> Floats:
+        k, size = self.fixed(arrays).shape
+        return self._best(arrays, s, lambda n: self.fresh(arrays, (k, n, size), rng))
+
+    def _best(self, arrays: Mapping[str, Floats], s: Floats, noise: Callable[[int], Floats]) -> Floats:
+        blocks = [s[i : i + self.block] for i in range(0, max(len(s), 1), self.block)]
+        return np.concatenate([best_by_critic(arrays, b, self.candidates(arrays, b, noise(len(b)))) for b in blocks])
+
+
+class BestOfGaussian(BestOf):
+    """Candidates tanh(mean + std * noise) of a tanh-Gaussian, the noise cut at `noise_limit` (BEAR, BRAC+)."""
+
+    def fixed(self, arrays: Mapping[str, Floats]) -> Floats:
+        return arrays["noise"]
+
+    def fresh(self, arrays: Mapping[str, Floats], shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
+        limit = arrays["noise_limit"]
+        return np.clip(rng.standard_normal(shape, np.float32), -limit, limit)
+
+    def candidates(self, arrays: Mapping[str, Floats], s: Floats, noise: Floats) -> Floats:
+        mean, log_std = TanhGaussian().parts(arrays, s)
+        return np.tanh(mean + np.exp(log_std) * noise)
+
+
+class BestOfVAE(BestOf):
+    """Candidates decoded from codes and moved by at most `size` (BCQ)."""
+
+    def fixed(self, arrays: Mapping[str, Floats]) -> Floats:
+        return arrays["codes"]
+
+    def fresh(self, arrays: Mapping[str, Floats], shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
+        limit = 0.5  # CODE_LIMIT of sbac.nn.vae; a test holds them equal
+        return np.clip(rng.standard_normal(shape, np.float32), -limit, limit)
+
+    def candidates(self, arrays: Mapping[str, Floats], s: Floats, noise: Floats) -> Floats:
+        repeated = np.broadcast_to(s, (len(noise), *s.shape))
+        a = np.tanh(forward(arrays, "decoder", np.concatenate([repeated, noise], -1)))
+        moved = np.tanh(forward(arrays, "perturbation", np.concatenate([repeated, a], -1)))
+        return np.clip(a + arrays["size"] * moved, -1.0, 1.0)
+
+
+KINDS: dict[str, Formula] = {
+    "deterministic": Deterministic(),
+    "tanh-gaussian": TanhGaussian(),
+    "best-of-gaussian": BestOfGaussian(),
+    "best-of-vae": BestOfVAE(),
+}
 
 
 class Policy:

@@ -8,5 +8,10 @@ from sbac.nn.gaussian import GaussianPolicy as GaussianPolicy
 from sbac.nn.gaussian import pre_tanh as pre_tanh
 from sbac.nn.mlp import MLP as MLP
 from sbac.nn.mlp import polyak as polyak
+from sbac.nn.mmd import mmd as mmd
 from sbac.nn.optim import Multiplier as Multiplier
 from sbac.nn.optim import Trained as Trained
+from sbac.nn.vae import ActionVAE as ActionVAE
+from sbac.nn.vae import GaussianVAE as GaussianVAE
+from sbac.nn.vae import kl_divergence as kl_divergence
+from sbac.nn.vae import prior_codes as prior_codes

@@ -1,0 +1,134 @@
+"""Conditional variational auto-encoders: the actions that the data hold at a state, as a latent-variable model.
+
+`ActionVAE` decodes a code to one action (BCQ, BEAR). `GaussianVAE` decodes it to a density over pre-tanh actions,
+so that it bounds the log-likelihood of an action from below and the KL from a policy from above (BRAC+).
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple, Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from sbac.nn.gaussian import Gaussian, bounded_log_std, log_tanh_slope
+from sbac.nn.mlp import MLP
+
+CODE_LOG_STD_MIN = -4.0
+CODE_LOG_STD_MAX = 15.0
+CODE_LIMIT = 0.5
+
+
+def kl_divergence(p: Gaussian, q: Gaussian) -> Float[Array, "*batch"]:
+    """KL(p || q) of diagonal Gaussians; the tanh changes both densities alike and leaves it as it is."""
+    spread = jnp.exp(2.0 * (p.log_std - q.log_std)) + ((p.mean - q.mean) * jnp.exp(-q.log_std)) ** 2
+    return (0.5 * (spread - 1.0) + q.log_std - p.log_std).sum(-1)
+
+
+class Codes(NamedTuple):
+    """The encoder's Gaussian over codes z; the prior is the standard normal."""
+
+    mean: Float[Array, "*batch code"]
+    log_std: Float[Array, "*batch code"]
+
+    def sample(self, key: PRNGKeyArray, shape: Sequence[int] = ()) -> Float[Array, "..."]:
+        """Reparametrised codes; `shape` adds leading axes."""
+        return self.mean + jnp.exp(self.log_std) * jax.random.normal(key, (*shape, *self.mean.shape))
+
+    def divergence(self) -> Float[Array, "*batch code"]:
+        """KL from the prior, per dimension of the code."""
+        return 0.5 * (self.mean**2 + jnp.exp(2.0 * self.log_std) - 1.0) - self.log_std
+
+
+def prior_codes(key: PRNGKeyArray, shape: Sequence[int]) -> Float[Array, "..."]:
+    """Codes for acting: the prior, clipped to its core so that decoded actions are likely ones."""
+    return jnp.clip(jax.random.normal(key, shape), -CODE_LIMIT, CODE_LIMIT)
+
+
+class VAE(eqx.Module):
+    """An encoder of (s, action) and a decoder of (s, z), with codes twice as wide as the actions."""
+
+    encoder: MLP
+    decoder: MLP
+    outputs_per_action: ClassVar[int]
+
+    @classmethod
+    def create(cls, key: PRNGKeyArray, observations: int, hidden: Sequence[int], actions: int) -> Self:
+        encoder_key, decoder_key = jax.random.split(key)
+        code = 2 * actions
+        return cls(
+            MLP.create(encoder_key, observations + actions, hidden, 2 * code),
+            MLP.create(decoder_key, observations + code, hidden, cls.outputs_per_action * actions),
+        )
+
+    @property
+    def code_size(self) -> int:
+        return self.encoder.biases[-1].shape[-1] // 2
+
+    def encode(self, observations: Float[Array, "*batch obs"], actions: Float[Array, "*batch act"]) -> Codes:
+        mean, log_std = jnp.split(self.encoder(observations, actions), 2, axis=-1)
+        return Codes(mean, jnp.clip(log_std, CODE_LOG_STD_MIN, CODE_LOG_STD_MAX))
+
+
+class ActionVAE(VAE):
+    """Encodes actions; decodes to one pre-tanh action, scored by squared error after the tanh."""
+
+    outputs_per_action = 1
+
+    def decode(
+        self, observations: Float[Array, "*batch obs"], codes: Float[Array, "*batch code"]
+    ) -> Float[Array, "*batch act"]:
+        """The pre-tanh action of a code."""
+        return self.decoder(observations, codes)
+
+    def sample_pre_tanh(
+        self, observations: Float[Array, "batch obs"], key: PRNGKeyArray, count: int
+    ) -> Float[Array, "count batch act"]:
+        """Pre-tanh actions of `count` codes from the clipped prior at each state."""
+        repeated = jnp.broadcast_to(observations, (count, *observations.shape))
+        return self.decode(repeated, prior_codes(key, (*repeated.shape[:-1], self.code_size)))
+
+    def loss(
+        self, observations: Float[Array, "batch obs"], actions: Float[Array, "batch act"], key: PRNGKeyArray
+    ) -> Array:
+        """Reconstruction error plus half the KL from the prior, both averaged over their dimensions."""
+        codes = self.encode(observations, actions)
+        reconstructed = jnp.tanh(self.decode(observations, codes.sample(key)))
+        return ((reconstructed - actions) ** 2).mean() + 0.5 * codes.divergence().mean()
+
+
+class GaussianVAE(VAE):
+    """Encodes pre-tanh actions; decodes to a Gaussian over them."""
+
+    outputs_per_action = 2
+
+    def decode(self, observations: Float[Array, "*batch obs"], codes: Float[Array, "*batch code"]) -> Gaussian:
+        mean, raw = jnp.split(self.decoder(observations, codes), 2, axis=-1)
+        return Gaussian(mean, bounded_log_std(raw))
+
+    def negative_elbo(
+        self, observations: Float[Array, "batch obs"], u: Float[Array, "batch act"], key: PRNGKeyArray
+    ) -> Float[Array, " batch"]:
+        """An upper bound of -log density of the actions tanh(u)."""
+        codes = self.encode(observations, u)
+        likelihood = self.decode(observations, codes.sample(key)).log_density(u) - log_tanh_slope(u).sum(-1)
+        return codes.divergence().sum(-1) - likelihood
+
+    def kl_upper_bound(
+        self,
+        policy: Gaussian,
+        observations: Float[Array, "*batch obs"],
+        u: Float[Array, "*batch act"],
+        key: PRNGKeyArray,
+        count: int,
+    ) -> Float[Array, "*batch"]:
+        """A bound of KL(policy || this model) from above: E_q KL(policy || decoder(z)) + KL(q || prior).
+
+        It holds for every distribution q over codes (chain rule of the KL on pairs of action and code). q is the
+        encoder at an action u of the policy, which is where it is tight; the expectation takes `count` codes.
+        """
+        codes = self.encode(observations, u)
+        repeated = jnp.broadcast_to(observations, (count, *observations.shape))
+        decoded = self.decode(repeated, codes.sample(key, (count,)))
+        return kl_divergence(policy, decoded).mean(0) + codes.divergence().sum(-1)
