@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sbac.errors import UserError
+from sbac.files import write_atomic
 
 Floats = NDArray[np.float32]
 FORMAT = 1
@@ -219,7 +220,7 @@ class Policy:
 
         header = {"sbac": str(FORMAT), "kind": self.kind, "config": json.dumps(self.config, sort_keys=True)}
         data = save({k: np.ascontiguousarray(v) for k, v in sorted(self.arrays.items())}, header)
-        Path(path).write_bytes(data)
+        write_atomic(Path(path), data)
 
     @staticmethod
     def load(path: str | Path) -> "Policy":

@@ -59,10 +59,11 @@ class Config:
 
 
 class Spec(NamedTuple):
-    """Sizes of the data, which shape the networks."""
+    """What the networks need to know of the data: its sizes, and a sample of its (standardised) states."""
 
     observations: int
     actions: int
+    states: Float[Array, "sample obs"]
 
 
 class Rows(NamedTuple):

@@ -1,0 +1,298 @@
+"""Soft Behavior-regularized Actor Critic (Xu, Zhan, Li and Yin, 2021), Algorithm 1, with its two ablations.
+
+Phase *estimate* (lines 2 to 8) learns the behaviour mu and its value Q^mu; phase *improve* (lines 9 to 13) learns
+the visitation ratio w = d^pi / d^mu and the policy pi. Equation numbers are the paper's.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from sbac import ratio
+from sbac.algorithms.base import (
+    Actor,
+    Algorithm,
+    Batch,
+    Metrics,
+    Past,
+    Phase,
+    Spec,
+    config,
+    split,
+)
+from sbac.nn import Critic, Gaussian, GaussianPolicy, Multiplier, Trained, polyak
+from sbac.nn.gaussian import log_tanh_slope
+
+
+@config
+class SBACConfig(ratio.RatioConfig):
+    steps: tuple[int, ...] = (1_000_000, 1_000_000)
+    """M and N of Algorithm 1."""
+    alpha: float = 2.0
+    """Weight of log mu in objective (8)."""
+    hidden: tuple[int, ...] = (256, 256, 256)
+    critics: int = 1
+    """Q-networks; with more than one the policy climbs their minimum."""
+    behaviour_learning_rate: float = 1e-5
+    policy_learning_rate: float = 1e-5
+    critic_learning_rate: float = 1e-4
+    target_rate: float = 0.005
+    reward_scale: str = "unit"
+    start_from_clone: bool = False
+    """Start pi as a copy of mu instead of at random."""
+
+    weighting: str = "q"
+    """Where w stands: q, w Q + alpha log mu (8); penalty, Q + (alpha / w) log mu; none, w = 1 (ablation 1)."""
+    critic: str = "mu"
+    """mu: Q^mu, fixed after phase estimate; pi: Q^pi, learned along with pi (ablation 2)."""
+    entropy: float = 0.0
+    """Share of pi's entropy put back into the penalty: 0 is the paper's cross-entropy, 1 the KL divergence."""
+    constrained: bool = False
+    """The form (8) comes from: maximise w Q subject to E[log mu] >= log_mu_floor, alpha the dual variable."""
+    log_mu_floor: float = 0.0
+    dual_learning_rate: float = 1e-3
+    temper: bool = True
+    """Shrink w towards 1 where its own diagnostics call it unreliable."""
+    temper_behaviour_ess: float = 0.02
+    temper_weight_ess: float = 0.1
+
+
+# --- Phase estimate ---------------------------------------------------------------------------------------------
+
+
+class Estimate(eqx.Module):
+    mu: Trained[GaussianPolicy]
+    critic: Trained[Critic]
+    target: Critic
+
+
+def init_estimate(config: SBACConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> Estimate:
+    mu_key, critic_key = split(key, 2)
+    critic = Critic.create(critic_key, spec.observations, spec.actions, config.hidden, members=config.critics)
+    mu = GaussianPolicy.create(mu_key, spec.observations, config.hidden, spec.actions)
+    return Estimate(Trained.create(mu), Trained.create(critic), critic)
+
+
+def behaviour_loss(mu: GaussianPolicy, batch: Batch) -> Array:
+    """Line 4: maximise log mu(a|s)."""
+    return -mu(batch.rows.observations).log_prob(batch.rows.actions).mean()
+
+
+def evaluation_loss(config: SBACConfig, critic: Critic, target: Critic, batch: Batch, next_actions: Array) -> Array:
+    """Lines 5 and 6: (r + gamma Q'(s', a') - Q(s, a))^2, without a future after terminal rows."""
+    bootstrap = (1.0 - batch.terminals) * target(batch.next_observations, next_actions)
+    error = batch.rewards + config.discount * bootstrap - critic(batch.observations, batch.actions)
+    return (error**2).mean(axis=-1).sum()
+
+
+def estimate(
+    config: SBACConfig, past: Past, state: Estimate, batch: Batch, key: PRNGKeyArray, step: Array
+) -> tuple[Estimate, Metrics]:
+    def mu_loss(mu: GaussianPolicy) -> tuple[Array, Array]:
+        loss = behaviour_loss(mu, batch)
+        return loss, loss
+
+    def critic_loss(critic: Critic) -> tuple[Array, Array]:
+        loss = evaluation_loss(config, critic, state.target, batch, batch.next_actions)
+        return loss, loss
+
+    mu, mu_value = state.mu.minimise(mu_loss, config.behaviour_learning_rate)
+    critic, critic_value = state.critic.minimise(critic_loss, config.critic_learning_rate)
+    target = polyak(state.target, critic.model, config.target_rate)  # line 7
+    return Estimate(mu, critic, target), {"behaviour_loss": mu_value, "critic_loss": critic_value}
+
+
+def validate_estimate(config: SBACConfig, past: Past, state: Estimate, batch: Batch, key: PRNGKeyArray) -> Metrics:
+    return {
+        "behaviour_loss": behaviour_loss(state.mu.model, batch),
+        "critic_loss": evaluation_loss(config, state.critic.model, state.target, batch, batch.next_actions),
+    }
+
+
+def clone_actor(config: SBACConfig, past: Past, state: Estimate) -> Actor:
+    return Actor("tanh-gaussian", {"policy": state.mu.model.net})
+
+
+# --- Phase improve ----------------------------------------------------------------------------------------------
+
+
+class Improve(eqx.Module):
+    policy: Trained[GaussianPolicy]
+    ratio: ratio.State | None
+    trust: Array
+    alpha: Multiplier
+    following: Trained[Critic] | None
+    """Q^pi and its target, in ablation 2 only; otherwise the critic is phase estimate's."""
+    target: Critic | None
+
+
+def init_improve(config: SBACConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> Improve:
+    policy_key, ratio_key = split(key, 2)
+    before: Estimate = past["estimate"]
+    fresh = GaussianPolicy.create(policy_key, spec.observations, config.hidden, spec.actions)
+    policy = before.mu.model if config.start_from_clone else fresh
+    weight = None
+    if config.weighting != "none":
+        weight = ratio.init(config, ratio_key, spec.observations, spec.actions, spec.states)
+    follows = config.critic == "pi"
+    return Improve(
+        Trained.create(policy),
+        weight,
+        jnp.ones(()),
+        Multiplier.create(config.alpha),
+        Trained.create(before.critic.model) if follows else None,
+        before.target if follows else None,
+    )
+
+
+def log_mu(mu: Gaussian, u: Float[Array, "batch act"]) -> Float[Array, " batch"]:
+    """log mu(tanh(u)), at the u that pi drew, so nothing is clipped and its gradient never vanishes."""
+    return mu.log_density(u) - log_tanh_slope(u).sum(-1)
+
+
+def policy_objective(
+    config: SBACConfig,
+    policy: GaussianPolicy,
+    mu: Gaussian,
+    critic: Critic,
+    weights: Float[Array, " batch"],
+    alpha: Array,
+    batch: Batch,
+    key: PRNGKeyArray,
+) -> tuple[Array, Metrics]:
+    """Objective (8): E_{s ~ B, a ~ pi}[w(s) Q(s, a) + alpha log mu(a|s)]."""
+    pi = policy(batch.observations)
+    u = pi.sample_pre_tanh(key)
+    q = critic.minimum(batch.observations, jnp.tanh(u))
+    support = log_mu(mu, u) - config.entropy * pi.log_prob_pre_tanh(u)
+    if config.weighting == "penalty":
+        value = q + alpha * support / weights
+    else:
+        value = weights * q + alpha * support
+    std_ratio = jnp.exp(pi.log_std - mu.log_std).mean()
+    return value.mean(), {"q": q.mean(), "log_mu": log_mu(mu, u).mean(), "std_ratio": std_ratio}
+
+
+def ratio_batch(
+    config: SBACConfig, policy: GaussianPolicy, mu: Gaussian, batch: Batch, key: PRNGKeyArray
+) -> ratio.RatioBatch:
+    """The transitions as the ratio's estimators read them; pi is held fixed."""
+    next_key, initial_key = split(key, 2)
+    pi = policy(batch.observations)
+    return ratio.RatioBatch(
+        states=batch.observations,
+        log_ratio=ratio.log_beta(config, pi, mu, batch.actions),
+        next_states=batch.next_observations,
+        terminals=batch.terminals,
+        initial_states=batch.initial_observations,
+        actions=batch.actions,
+        next_policy_actions=policy(batch.next_observations).sample(next_key),
+        initial_policy_actions=policy(batch.initial_observations).sample(initial_key),
+    )
+
+
+def trusted(config: SBACConfig, trust: Array, metrics: Metrics) -> Array:
+    """A running judgement in [0, 1] of whether w can be believed, from the effective sample sizes."""
+    now = jnp.minimum(
+        metrics["behaviour_ess"] / config.temper_behaviour_ess, metrics["weight_ess"] / config.temper_weight_ess
+    )
+    return 0.99 * trust + 0.01 * jnp.clip(now, 0.0, 1.0)
+
+
+def improve(
+    config: SBACConfig, past: Past, state: Improve, batch: Batch, key: PRNGKeyArray, step: Array
+) -> tuple[Improve, Metrics]:
+    policy_key, ratio_key, critic_key = split(key, 3)
+    before: Estimate = past["estimate"]
+    mu = before.mu.model(batch.observations)
+    metrics: Metrics = {}
+
+    # Line 11: w by the discrepancy between w and T^pi w (Equation (7) in the printed form).
+    weight_state, trust, weights = state.ratio, state.trust, jnp.ones(len(batch.rewards))
+    if weight_state is not None:
+        transitions = ratio_batch(config, state.policy.model, mu, batch, ratio_key)
+        weight_state, ratio_loss = ratio.update(config, weight_state, transitions, ratio_key)
+        weights = ratio.weights(config, weight_state, batch.observations)
+        metrics = ratio_loss | ratio.diagnostics(config, weight_state, transitions)
+        if config.temper:
+            trust = trusted(config, trust, metrics)
+            tempered = weights**trust
+            weights = tempered / tempered.mean()
+            metrics["trust"] = trust
+
+    # Ablation 2: the critic follows pi instead of staying at Q^mu.
+    critic, following, target = before.critic.model, state.following, state.target
+    if following is not None and target is not None:
+        next_actions = state.policy.model(batch.next_observations).sample(critic_key)
+
+        def critic_loss(model: Critic) -> tuple[Array, Array]:
+            loss = evaluation_loss(config, model, target, batch, next_actions)
+            return loss, loss
+
+        following, metrics["critic_loss"] = following.minimise(critic_loss, config.critic_learning_rate)
+        critic, target = following.model, polyak(target, following.model, config.target_rate)
+
+    # Line 12: pi by objective (8).
+    alpha = state.alpha.value if config.constrained else jnp.asarray(config.alpha)
+
+    def policy_loss(policy: GaussianPolicy) -> tuple[Array, Metrics]:
+        value, extras = policy_objective(config, policy, mu, critic, weights, alpha, batch, policy_key)
+        return -value, {"objective": value, **extras}
+
+    policy, extras = state.policy.minimise(policy_loss, config.policy_learning_rate)
+    dual = state.alpha
+    if config.constrained:
+        dual = dual.update(config.log_mu_floor - extras["log_mu"], config.dual_learning_rate)
+        metrics["alpha"] = dual.value
+    return Improve(policy, weight_state, trust, dual, following, target), metrics | extras
+
+
+def validate_improve(config: SBACConfig, past: Past, state: Improve, batch: Batch, key: PRNGKeyArray) -> Metrics:
+    before: Estimate = past["estimate"]
+    mu = before.mu.model(batch.observations)
+    ones = jnp.ones(len(batch.rewards))
+    alpha = jnp.asarray(config.alpha)
+    critic = before.critic.model if state.following is None else state.following.model
+    value, extras = policy_objective(config, state.policy.model, mu, critic, ones, alpha, batch, key)
+    return {"objective": value, **extras}
+
+
+def actor(config: SBACConfig, past: Past, state: Improve) -> Actor:
+    return Actor("tanh-gaussian", {"policy": state.policy.model.net})
+
+
+# --- The method and its ablations -------------------------------------------------------------------------------
+
+PHASES = (
+    Phase("estimate", init_estimate, estimate, clone_actor, validate_estimate, needs="next_action"),
+    Phase("improve", init_improve, improve, actor, validate_improve, needs="next_state"),
+)
+PAPER = {"ratio_form": "printed", "ratio_kernel": "laplacian", "temper": False}
+PRESETS = {
+    "paper": PAPER,
+    "corrected": PAPER | {"ratio_form": "exact"},
+    "quick": {
+        "steps": (20_000, 20_000),
+        "batch_size": 128,
+        "hidden": (64, 64),
+        "ratio_hidden": (64, 64),
+        "behaviour_learning_rate": 1e-3,
+        "critic_learning_rate": 1e-3,
+        "policy_learning_rate": 3e-4,
+        "ratio_learning_rate": 5e-4,
+        "start_from_clone": True,
+        "critics": 2,
+    },
+}
+
+
+def ablation(**changes: object) -> dict[str, dict[str, object]]:
+    """The presets with something taken away, and nothing else different."""
+    return {name: {**preset, **changes} for name, preset in PRESETS.items()}
+
+
+SOURCE = "Xu, Zhan, Li, Yin: Offline Reinforcement Learning with Soft Behavior Regularization, 2021"
+SBAC = Algorithm("sbac", SBACConfig, PHASES, SOURCE, PRESETS)
+SBAC_NO_W = Algorithm("sbac-no-w", SBACConfig, PHASES, SOURCE, ablation(weighting="none"))
+SBAC_Q_PI = Algorithm("sbac-q-pi", SBACConfig, PHASES, SOURCE, ablation(weighting="none", critic="pi"))

@@ -1,0 +1,133 @@
+"""Episodes of a policy in an environment, several at once in lock-step so that one network pass serves them all."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sbac.errors import UserError
+
+
+class Acts(Protocol):
+    """Anything that maps a batch of observations to actions."""
+
+    def __call__(self, observations: Any, /) -> Any: ...
+
+
+EnvSource = str | Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Undiscounted returns of the episodes, and where the task has reference returns the normalised scores."""
+
+    environment: str
+    returns: list[float]
+    lengths: list[int]
+    scores: list[float] | None
+    versions: dict[str, str]
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.returns))
+
+    @property
+    def score(self) -> float | None:
+        return None if self.scores is None else float(np.mean(self.scores))
+
+
+def environment_of(source: EnvSource) -> tuple[str, Callable[[], Any]]:
+    """A name and a factory for a task name, a Gymnasium id or a factory."""
+    from sbac.data.tasks import find_task, is_task
+
+    if callable(source):
+        return getattr(source, "__name__", "environment"), source
+    name = find_task(source).env_id if is_task(source) else source
+    return name, lambda: _make(name)
+
+
+def _make(env_id: str) -> Any:
+    import warnings
+
+    import gymnasium
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*out of date.*")
+        try:
+            return gymnasium.make(env_id)
+        except (gymnasium.error.Error, ImportError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise UserError(f"environment {env_id!r}: neither a task nor a Gymnasium id ({reason})") from None
+
+
+def check_spaces(environment: Any, name: str) -> None:
+    """Flat observations and continuous actions only."""
+    import gymnasium
+
+    for kind, space in (("observation", environment.observation_space), ("action", environment.action_space)):
+        if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
+            raise UserError(f"environment {name}: {kind} space {space} is not a flat box of real numbers")
+
+
+def rollout(environments: Sequence[Any], policy: Acts, seeds: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return and length of one episode per environment; finished ones wait for the rest."""
+    states = [env.reset(seed=int(seed))[0] for env, seed in zip(environments, seeds, strict=True)]
+    returns, lengths = np.zeros(len(states)), np.zeros(len(states), np.int64)
+    running = list(range(len(states)))
+    while running:
+        actions = policy(np.stack([states[i] for i in running]))
+        still: list[int] = []
+        for i, action in zip(running, actions, strict=True):
+            states[i], reward, terminated, truncated, _ = environments[i].step(action)
+            returns[i] += reward
+            lengths[i] += 1
+            if not (terminated or truncated):
+                still.append(i)
+        running = still
+    return returns, lengths
+
+
+class Evaluator:
+    """Keeps its environments between evaluations: making them costs more than a short episode."""
+
+    def __init__(self, source: EnvSource) -> None:
+        self.name, self._make = environment_of(source)
+        self._source = source
+        self._environments: list[Any] = []
+
+    def __call__(self, policy: Acts, episodes: int, seed: int) -> Evaluation:
+        """`episodes` episodes; episode k starts from the environment's seed `seed + k`."""
+        if episodes < 1:
+            raise UserError(f"episodes {episodes}: expected at least 1")
+        while len(self._environments) < episodes:
+            self._environments.append(self._make())
+        check_spaces(self._environments[0], self.name)
+        returns, lengths = rollout(self._environments[:episodes], policy, range(seed, seed + episodes))
+        return Evaluation(self.name, returns.tolist(), lengths.tolist(), self._scores(returns), versions())
+
+    def _scores(self, returns: NDArray[np.float64]) -> list[float] | None:
+        from sbac.data.tasks import is_task, normalised_score
+
+        if callable(self._source) or not is_task(self._source):
+            return None
+        return normalised_score(self._source, returns).tolist()
+
+
+def versions() -> dict[str, str]:
+    """What the numbers depend on."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found: dict[str, str] = {}
+    for package in ("gymnasium", "mujoco"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def evaluate(policy: Acts, environment: EnvSource, episodes: int = 10, seed: int = 0) -> Evaluation:
+    """Runs a policy: `environment` is a task name, a Gymnasium id or a function that makes an environment."""
+    return Evaluator(environment)(policy, episodes, seed)

@@ -1,0 +1,105 @@
+"""Evaluation beside training: worker processes that read policy files and answer with returns.
+
+A worker is started as `python -m sbac.evaluation.worker`, reads one JSON request a line and answers one JSON line.
+It is a fresh interpreter, so the user's script needs no __main__ guard, and it never loads JAX.
+"""
+
+import dataclasses
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from sbac.errors import UserError
+
+
+class Pool:
+    """A few workers fed from one queue."""
+
+    def __init__(self, workers: int) -> None:
+        self._queue: queue.Queue[tuple[dict[str, Any], Future[dict[str, Any]]] | None] = queue.Queue()
+        self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(workers)]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, policy: Path, environment: str, episodes: int, seed: int) -> "Future[dict[str, Any]]":
+        """Asks for an evaluation; the answer has `returns`, `lengths` and `scores`."""
+        answer: Future[dict[str, Any]] = Future()
+        request = {"policy": str(policy), "environment": environment, "episodes": episodes, "seed": seed}
+        self._queue.put((request, answer))
+        return answer
+
+    def close(self) -> None:
+        """Ends the workers once the queue is empty."""
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _serve(self) -> None:
+        process: subprocess.Popen[str] | None = None
+        while (item := self._queue.get()) is not None:
+            request, answer = item
+            try:
+                if process is None or process.poll() is not None:
+                    process = _start()
+                answer.set_result(_ask(process, request))
+            except Exception as error:  # whatever it was, the one who waits for the answer must hear of it
+                answer.set_exception(error)
+        if process is not None and process.stdin is not None:
+            process.stdin.close()
+            process.wait()
+
+
+def _start() -> "subprocess.Popen[str]":
+    quiet = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "sbac.evaluation.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **quiet},
+    )
+
+
+def _ask(process: "subprocess.Popen[str]", request: Mapping[str, Any]) -> dict[str, Any]:
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(json.dumps(request) + "\n")
+    process.stdin.flush()
+    line = process.stdout.readline()
+    if not line:
+        raise RuntimeError(f"an evaluation worker ended with exit code {process.wait()}")
+    answer = json.loads(line)
+    if "error" in answer:
+        raise UserError(answer["error"])
+    return answer
+
+
+def main() -> None:
+    from sbac.evaluation.rollout import Evaluator
+    from sbac.policy import Policy
+
+    os.nice(5)  # training comes first
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever an environment prints must not mix with the answers
+    evaluators: dict[str, Evaluator] = {}
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            name = request["environment"]
+            evaluator = evaluators.setdefault(name, Evaluator(name))
+            result = evaluator(Policy.load(request["policy"]), request["episodes"], request["seed"])
+            answer: dict[str, Any] = dataclasses.asdict(result)
+        except UserError as error:
+            answer = {"error": str(error)}
+        print(json.dumps(answer), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()

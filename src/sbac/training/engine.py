@@ -1,0 +1,167 @@
+"""The engine: vmap over runs of a loop over steps, compiled once a phase.
+
+The dataset lies on the device, batches are drawn there, metrics are summed there, and the host sees one small
+record per chunk. The step counter is shared by all runs; a run's keys come from its seed and the step alone, so a
+chunk can start anywhere and a resumed run repeats the same bits.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from sbac.algorithms.base import Actor, Algorithm, Metrics, Phase, Spec, is_per_run
+from sbac.training.grid import Member, Recorder, stack
+from sbac.training.table import Table, draw
+
+Tree = Any
+VALIDATION_BATCH = 1024
+
+
+def run_keys(seed: Array, phase: int) -> tuple[PRNGKeyArray, PRNGKeyArray, PRNGKeyArray]:
+    """A run's keys in a phase: for its first state, its steps, and its validation batches."""
+    key = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), phase)
+    first, steps, validation = jax.random.split(key, 3)
+    return first, steps, validation
+
+
+class Program:
+    """A group of runs that share one compiled program: everything that touches the device."""
+
+    def __init__(
+        self, algorithm: Algorithm, runs: Sequence[Member], table: Table, validation: Table | None, spec: Spec
+    ) -> None:
+        self.algorithm = algorithm
+        self.runs = runs
+        self.spec = spec
+        self.table = table
+        self.validation = validation
+        self._reads = fields_read(algorithm, runs[0], table, spec)
+        self.distinct = [distinct_runs(runs, reads) for reads in self._reads]
+        self._chunks = [self._compile(i) for i in range(len(algorithm.phases))]
+
+    def members(self, phase: int) -> list[Member]:
+        """The runs a phase trains: one for each distinct value of what it and the phases before it read."""
+        rows = self.distinct[phase]
+        first: dict[int, int] = {}
+        for run, row in enumerate(rows):
+            first.setdefault(row, run)
+        return [self.runs[first[row]] for row in range(len(first))]
+
+    def distinguishing(self, phase: int) -> set[str]:
+        """The config fields a phase's outcome depends on: those shared by the group, and the per-run ones it read."""
+        fields = dataclasses.fields(self.runs[0].config)
+        return {f.name for f in fields if not is_per_run(f)} | self._reads[phase]
+
+    def inputs(self, phase: int, finals: Mapping[str, Tree]) -> tuple[Tree, Array, dict[str, Tree]]:
+        """Stacked configs and seeds of a phase's runs, and for each of them the states it builds upon."""
+        members = self.members(phase)
+        seeds = jnp.asarray([m.seed for m in members], jnp.uint32)
+        first = [self.distinct[phase].index(row) for row in range(len(members))]
+        past: dict[str, Tree] = {}
+        for earlier in range(phase):
+            name = self.algorithm.phases[earlier].name
+            rows = np.asarray([self.distinct[earlier][run] for run in first])
+            past[name] = jax.tree.map(lambda x: x[rows], finals[name])  # noqa: B023 (used at once)
+        return stack(m.config for m in members), seeds, past
+
+    def init(self, phase: int, finals: Mapping[str, Tree]) -> Tree:
+        """The first state of every run of the phase."""
+        configs, seeds, past = self.inputs(phase, finals)
+        init = self.algorithm.phases[phase].init
+
+        def one(config: Tree, seed: Array, before: Tree) -> Tree:
+            return init(config, self.spec, before, run_keys(seed, phase)[0])
+
+        return jax.jit(jax.vmap(one))(configs, seeds, past)
+
+    def shape(self, phase: int, finals: Mapping[str, Tree]) -> Tree:
+        """The state's structure, without computing it: what a checkpoint is read into."""
+        return jax.eval_shape(lambda f: self.init(phase, f), dict(finals))
+
+    def advance(self, phase: int, inputs: Tree, state: Tree, start: int, stop: int) -> tuple[Tree, Metrics]:
+        """Steps [start, stop) of all runs, and the mean of each metric over them. Consumes `state`."""
+        configs, seeds, past = inputs
+        return self._chunks[phase](configs, seeds, past, state, self.table, self.validation, start, stop)
+
+    def actors(self, phase: int, inputs: Tree, state: Tree) -> Actor:
+        """The policies of all runs, stacked."""
+        configs, _, past = inputs
+        return jax.jit(jax.vmap(self.algorithm.phases[phase].actor))(configs, past, state)
+
+    def _compile(self, index: int) -> Callable[..., tuple[Tree, Metrics]]:
+        phase = self.algorithm.phases[index]
+        actions = self.spec.actions
+
+        def one(
+            config: Tree,
+            seed: Array,
+            past: Tree,
+            state: Tree,
+            table: Table,
+            held_out: Table | None,
+            start: Array,
+            stop: Array,
+        ) -> tuple[Tree, Metrics]:
+            _, step_key, validation_key = run_keys(seed, index)
+
+            def step(i: Array, carry: tuple[Tree, Metrics]) -> tuple[Tree, Metrics]:
+                state, sums = carry
+                draw_key, update_key = jax.random.split(jax.random.fold_in(step_key, i))
+                batch = draw(table, draw_key, config.batch_size, phase.needs, actions)
+                state, metrics = phase.update(config, past, state, batch, update_key, i)
+                return state, jax.tree.map(jnp.add, sums, metrics)
+
+            shapes = jax.eval_shape(lambda s: _metrics(phase, config, past, s, table, actions), state)
+            zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.float32), shapes)
+            state, sums = jax.lax.fori_loop(start, stop, step, (state, zeros))
+            means = jax.tree.map(lambda x: x / jnp.maximum(stop - start, 1), sums)
+            if held_out is not None and phase.validate is not None:
+                key = jax.random.fold_in(validation_key, stop)
+                draw_key, loss_key = jax.random.split(key)
+                batch = draw(held_out, draw_key, VALIDATION_BATCH, phase.needs, actions)
+                losses = phase.validate(config, past, state, batch, loss_key)
+                means |= {f"validation_{name}": value for name, value in losses.items()}
+            return state, means
+
+        mapped = jax.vmap(one, in_axes=(0, 0, 0, 0, None, None, None, None))
+        return jax.jit(mapped, donate_argnums=(3,))
+
+
+def _metrics(phase: Phase, config: Tree, past: Tree, state: Tree, table: Table, actions: int) -> Metrics:
+    key = jax.random.key(0, impl="threefry2x32")
+    batch = draw(table, key, config.batch_size, phase.needs, actions)
+    return phase.update(config, past, state, batch, key, jnp.zeros((), jnp.int32))[1]
+
+
+def fields_read(algorithm: Algorithm, run: Member, table: Table, spec: Spec) -> list[set[str]]:
+    """For each phase, the per-run config fields that it or a phase before it reads, found by tracing it once."""
+    key = jax.random.key(0, impl="threefry2x32")
+    past: dict[str, Tree] = {}
+    read: set[str] = set()
+    reads: list[set[str]] = []
+    for phase in algorithm.phases:
+        recorder = Recorder(run.config)
+
+        def trace(table: Table, past: Tree, phase: Phase = phase, recorder: Recorder = recorder) -> Tree:
+            state = phase.init(recorder, spec, past, key)
+            batch = draw(table, key, run.config.batch_size, phase.needs, spec.actions)
+            state, _ = phase.update(recorder, past, state, batch, key, jnp.zeros((), jnp.int32))
+            phase.actor(recorder, past, state)
+            return state
+
+        past[phase.name] = jax.eval_shape(trace, table, dict(past))
+        read = read | recorder.read
+        reads.append(read)
+    return reads
+
+
+def distinct_runs(runs: Sequence[Member], reads: set[str]) -> list[int]:
+    """Which distinct training each run belongs to: that of its seed and its values of the fields read."""
+    values = [(run.seed, *(getattr(run.config, name) for name in sorted(reads))) for run in runs]
+    order = {value: i for i, value in enumerate(dict.fromkeys(values))}
+    return [order[value] for value in values]

@@ -1,0 +1,156 @@
+"""From what the user asked for to the runs of a launch: presets, overrides, and the grid of all lists.
+
+A run is a config and a seed. Runs that differ only in float fields train in one program; a difference in any
+other field (widths, batch size, names) puts them into separate groups.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args, get_origin
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sbac.algorithms.base import Algorithm, Config, is_per_run
+from sbac.errors import UserError, unknown
+
+
+@dataclass(frozen=True)
+class Member:
+    """One run of a launch: its seed, its config, and the fields that tell it from the others."""
+
+    seed: int
+    config: Config
+    grid: dict[str, Any]
+
+    @property
+    def label(self) -> str:
+        """A name for files: the grid's values and the seed."""
+        parts = [f"{name}={_plain(value)}" for name, value in self.grid.items()]
+        return "_".join([*parts, f"seed={self.seed}"])
+
+    def record(self) -> dict[str, Any]:
+        """The config as JSON, with the seed."""
+        return {"seed": self.seed, **dataclasses.asdict(self.config)}
+
+
+def _plain(value: Any) -> str:
+    return "x".join(map(str, value)) if isinstance(value, tuple | list) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def members(
+    algorithm: Algorithm,
+    preset: str,
+    seeds: int | Sequence[int],
+    overrides: Mapping[str, Any],
+    task: str | None = None,
+) -> list[Member]:
+    """Every run of the launch, in a fixed order: the grid's fields as given, seeds innermost."""
+    if preset not in algorithm.presets:
+        raise unknown(f"preset of {algorithm.name}", preset, algorithm.presets)
+    settings = dict(algorithm.presets[preset])
+    if preset == "paper" and task in algorithm.task_settings:
+        settings |= algorithm.task_settings[task]
+    fields = {f.name: f for f in dataclasses.fields(algorithm.config)}
+    for name in overrides:
+        if name not in fields:
+            raise unknown(f"option of {algorithm.name}", name, fields)
+    phases = len(algorithm.phases)
+    axes: dict[str, list[Any]] = {}
+    for name, value in overrides.items():
+        if name == "steps":
+            settings["steps"] = _steps(value, phases)
+        elif _is_list_of_values(fields[name], value):
+            axes[name] = [_convert(fields[name], v) for v in value]
+            if not axes[name]:
+                raise UserError(f"{name}: an empty list; expected at least one value")
+        else:
+            settings[name] = _convert(fields[name], value)
+    base = algorithm.config(**settings)
+    if "alpha" in fields and "alpha" not in axes:
+        axes["alpha"] = [getattr(base, "alpha")]
+    wanted = _seeds(seeds)
+    return [
+        Member(seed, dataclasses.replace(base, **dict(zip(axes, point, strict=True))), dict(zip(axes, point, strict=True)))
+        for point in itertools.product(*axes.values())
+        for seed in wanted
+    ]
+
+
+def _seeds(seeds: int | Sequence[int]) -> list[int]:
+    wanted = list(range(seeds)) if isinstance(seeds, int) else [int(s) for s in seeds]
+    if not wanted or min(wanted) < 0 or len(set(wanted)) != len(wanted):
+        raise UserError(f"seeds {seeds!r}: expected a positive number, or a list of different seeds >= 0")
+    return wanted
+
+
+def _steps(value: Any, phases: int) -> tuple[int, ...]:
+    steps = [value] * phases if isinstance(value, int) else list(value)
+    if len(steps) == 1:
+        steps *= phases
+    if len(steps) != phases or not all(isinstance(n, int) and n >= 0 for n in steps):
+        raise UserError(f"steps {value!r}: expected one number >= 0, or one for each of the {phases} phases")
+    return tuple(steps)
+
+
+def _is_list_of_values(f: "dataclasses.Field[Any]", value: Any) -> bool:
+    if not isinstance(value, list | tuple | np.ndarray):
+        return False
+    values: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
+    if get_origin(f.type) is tuple:
+        return any(isinstance(v, list | tuple) for v in values)
+    if f.metadata.get("shared", False):
+        raise UserError(f"{f.name}: one value for the whole launch, not a list")
+    return True
+
+
+def _convert(f: "dataclasses.Field[Any]", value: Any) -> Any:
+    """The value in the field's type, from Python or from the command line's text."""
+    try:
+        if get_origin(f.type) is tuple:
+            item = get_args(f.type)[0]
+            return tuple(item(v) for v in (value if isinstance(value, list | tuple) else [value]))
+        if f.type is bool:
+            if isinstance(value, str):
+                return {"true": True, "false": False, "1": True, "0": False}[value.lower()]
+            return bool(value)
+        if f.type is int and float(value) != int(value):
+            raise ValueError
+        converted = f.type(value)  # pyright: ignore[reportCallIssue, reportUnknownVariableType]
+        if f.type is float and not np.isfinite(converted):
+            raise ValueError
+        return converted
+    except (ValueError, TypeError, KeyError, OverflowError):
+        kind = getattr(f.type, "__name__", str(f.type))
+        raise UserError(f"{f.name}: {value!r} is not a valid {kind}") from None
+
+
+def groups(runs: Sequence[Member]) -> list[list[int]]:
+    """Indices of the runs that share one program, by the values of their static fields."""
+    by_static: dict[Any, list[int]] = {}
+    for i, run in enumerate(runs):
+        static = tuple(getattr(run.config, f.name) for f in dataclasses.fields(run.config) if not is_per_run(f))
+        by_static.setdefault(static, []).append(i)
+    return list(by_static.values())
+
+
+def stack(configs: Iterable[Config]) -> Config:
+    """One config whose float fields are arrays with an entry per run."""
+    return jax.tree.map(lambda *values: jnp.asarray(values, jnp.float32), *configs)
+
+
+class Recorder:
+    """Stands in for a config while a phase is traced once, and notes which per-run fields it reads."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._per_run = {f.name for f in dataclasses.fields(config) if is_per_run(f)}
+        self.read: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._per_run:
+            self.read.add(name)
+        return getattr(self._config, name)

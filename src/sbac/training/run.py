@@ -1,0 +1,71 @@
+"""A run's folder: what is in it, when it may be written, and how it is read back."""
+
+from pathlib import Path
+from typing import Any
+
+from sbac.errors import UserError
+from sbac.policy import Policy
+from sbac import files
+
+FORMAT = 1
+
+
+class Run:
+    """A training run: its configuration, its metrics and evaluations, and the policies that came out."""
+
+    def __init__(
+        self,
+        config: dict[str, Any],
+        policies: list[Policy],
+        metrics: list[dict[str, Any]],
+        evaluations: list[dict[str, Any]],
+        folder: Path | None = None,
+    ) -> None:
+        self.config = config
+        self.policies = policies
+        self.metrics = metrics
+        self.evaluations = evaluations
+        self.folder = folder
+
+    @staticmethod
+    def load(folder: str | Path) -> "Run":
+        """Reads a run's folder, finished or not."""
+        path = Path(folder)
+        config = read_config(path)
+        policies = [Policy.load(p) for p in sorted((path / "policies").glob("*.safetensors"))]
+        order = {label: i for i, label in enumerate(config["labels"])}
+        policies.sort(key=lambda p: order.get(p.config["label"], len(order)))
+        return Run(
+            config, policies, files.read_rows(path / "metrics.jsonl"), files.read_rows(path / "evaluations.jsonl"), path
+        )
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """config.json of a run's folder."""
+    if not path.is_dir():
+        raise UserError(f"{path}: {'not a folder' if path.exists() else 'no such folder'}; expected a run's folder")
+    if not (path / "config.json").exists():
+        raise UserError(f"{path}: not a run's folder (it has no config.json)")
+    config = files.read_json(path / "config.json")
+    if not isinstance(config, dict) or config.get("format") != FORMAT:  # pyright: ignore[reportUnknownMemberType]
+        raise UserError(f"{path / 'config.json'}: not a run of this version of sbac (expected format {FORMAT})")
+    return config  # pyright: ignore[reportUnknownVariableType]
+
+
+def open_folder(path: Path, config: dict[str, Any], resume: bool, overwrite: bool) -> None:
+    """Makes the folder ready for this run, or says why it may not be."""
+    if path.exists() and not path.is_dir():
+        raise UserError(f"{path}: a file; expected a folder for the run")
+    occupied = path.is_dir() and any(path.iterdir())
+    if occupied:
+        existing = read_config(path)  # a folder that is not a run is never touched
+        if resume:
+            for key in sorted((config.keys() | existing.keys()) - {"versions"}):
+                if config.get(key) != existing.get(key):
+                    raise UserError(f"{path}: holds a run with another {key}; it cannot be resumed with this one")
+            return
+        if not overwrite:
+            raise UserError(f"{path}: holds a run already; use --resume to continue it or --overwrite to replace it")
+        for name in ("checkpoint", "policies", "metrics.jsonl", "evaluations.jsonl", "config.json"):
+            files.remove(path / name)
+    files.write_json(path / "config.json", config)

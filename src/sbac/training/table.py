@@ -1,0 +1,123 @@
+"""The dataset as it lies on the device: one packed array of transitions, drawn from by index.
+
+Rows are ordered by how much is known of them: first those with s' and a', then those with s' alone, then those
+that serve for cloning only. Drawing from a prefix therefore never meets a row that lacks what the phase needs.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from sbac.algorithms.base import Batch, Config, Rows
+from sbac.data.dataset import Dataset
+from sbac.errors import UserError
+
+NEEDS = ("next_action", "next_state", "row")
+
+
+class Scaling(NamedTuple):
+    """Between the environment's units and the networks': recorded, and baked into every policy."""
+
+    observation_mean: np.ndarray
+    observation_std: np.ndarray
+    action_low: np.ndarray
+    action_high: np.ndarray
+    reward_shift: float
+    reward_scale: float
+
+    @classmethod
+    def of(cls, data: Dataset, config: Config) -> "Scaling":
+        size = data.observations.shape[1]
+        mean, std = np.zeros(size, np.float32), np.ones(size, np.float32)
+        if config.standardise_states:
+            mean = data.observations.mean(0, dtype=np.float64).astype(np.float32)
+            std = (data.observations.std(0, dtype=np.float64) + 1e-3).astype(np.float32)
+        shift, scale = 0.0, 1.0
+        if config.reward_scale == "unit":
+            shift, span = float(data.rewards.min()), float(np.ptp(data.rewards))
+            scale = 1.0 / span if span > 0 else 1.0
+        elif config.reward_scale == "return-range":
+            span = float(np.ptp(data.returns))
+            scale = 1000.0 / span if span > 0 else 1.0
+        elif config.reward_scale != "none":
+            raise UserError(f"reward_scale {config.reward_scale!r}: expected none, unit or return-range")
+        return cls(mean, std, data.action_low, data.action_high, shift, scale)
+
+    def states(self, observations: np.ndarray) -> np.ndarray:
+        return (observations - self.observation_mean) / self.observation_std
+
+    def actions(self, actions: np.ndarray) -> np.ndarray:
+        return 2.0 * (actions - self.action_low) / (self.action_high - self.action_low) - 1.0
+
+    def rewards(self, rewards: np.ndarray) -> np.ndarray:
+        return (rewards - self.reward_shift) * self.reward_scale
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What a policy needs of it."""
+        names = ("observation_mean", "observation_std", "action_low", "action_high")
+        return {f"scale/{n}": np.asarray(getattr(self, n), np.float32) for n in names}
+
+
+class Table(NamedTuple):
+    """`packed` columns: s, a, r, s', a', terminal; `counts`: how many rows serve each of NEEDS."""
+
+    packed: Float[Array, "rows columns"]
+    initial: Float[Array, "episodes obs"]
+    counts: Int[Array, "3"]
+
+    def require(self, needs: str, name: str) -> None:
+        """Refuses data without a single row of the kind a phase draws."""
+        if int(self.counts[NEEDS.index(needs)]) == 0:
+            raise UserError(f"dataset {name}: no row has a known {needs.replace('_', ' ')}, nothing to learn values from")
+
+
+def build_table(data: Dataset, scaling: Scaling) -> Table:
+    """Scales, packs and orders the rows."""
+    states = scaling.states(data.observations)
+    actions = scaling.actions(data.actions)
+    # a' is the next row's action; rows without one carry their own, which is never read unmasked.
+    following = np.minimum(np.arange(len(data)) + 1, len(data) - 1)
+    own = ~data.has_next_action | data.terminals
+    next_actions = np.where(own[:, None], actions, actions[following])
+    packed = np.concatenate(
+        [
+            states,
+            actions,
+            scaling.rewards(data.rewards)[:, None],
+            scaling.states(data.next_observations),
+            next_actions,
+            data.terminals[:, None],
+        ],
+        axis=1,
+        dtype=np.float32,
+    )
+    with_state = data.has_next | data.terminals
+    with_action = with_state & data.has_next_action
+    rank = np.where(with_action, 0, np.where(with_state, 1, 2))
+    counts = np.cumsum(np.bincount(rank, minlength=3)).astype(np.int32)
+    return Table(
+        jnp.asarray(packed[np.argsort(rank, kind="stable")]),
+        jnp.asarray(scaling.states(data.initial_observations), jnp.float32),
+        jnp.asarray(counts),
+    )
+
+
+def draw(table: Table, key: PRNGKeyArray, size: int, needs: str, actions: int) -> Batch:
+    """A batch of rows, uniform with replacement.
+
+    An index is 32 random bits modulo the number of rows: uniform up to a relative error of rows / 2^32.
+    """
+    row_key, initial_key = jax.random.split(key)
+    bits = jax.random.bits(row_key, (size,), jnp.uint32)
+    main = table.packed[bits % table.counts[NEEDS.index(needs)].astype(jnp.uint32)]
+    rows = table.packed[bits % table.counts[2].astype(jnp.uint32)]
+    starts = jax.random.bits(initial_key, (size,), jnp.uint32) % jnp.uint32(len(table.initial))
+    obs = table.initial.shape[1]
+    cuts = np.cumsum([obs, actions, 1, obs, actions])
+    s, a, r, s2, a2, done = jnp.split(main, cuts, axis=1)
+    return Batch(
+        s, a, r[:, 0], s2, a2, done[:, 0], Rows(rows[:, :obs], rows[:, obs : obs + actions]), table.initial[starts]
+    )

@@ -1,0 +1,114 @@
+"""`sbac.train`: from a log of decisions to policies, in one launch."""
+
+import platform
+import tempfile
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sbac.errors import UserError
+from sbac.evaluation.rollout import EnvSource
+
+if TYPE_CHECKING:
+    from sbac.training.run import Run
+
+PACKAGES = ("sbac", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco")
+
+
+def train(
+    data: Any,
+    algorithm: str = "sbac",
+    *,
+    seeds: int | Sequence[int] = 1,
+    preset: str = "quick",
+    out: str | Path | None = None,
+    steps: int | Sequence[int] | None = None,
+    evaluate: bool = True,
+    environment: EnvSource | None = None,
+    episodes: int = 10,
+    evaluation_seed: int = 10_000,
+    evaluate_every: int | None = None,
+    workers: int | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    warm_start: str | Path | None = None,
+    checkpoint_seconds: float = 30.0,
+    progress: bool | None = None,
+    **overrides: Any,
+) -> "Run":
+    """Trains every combination of the listed settings and seeds, all in one program.
+
+    `data` is a Dataset or anything `sbac.load` takes. A config field given as a list is a grid: `alpha=[0.2, 2.0]`
+    with `seeds=5` trains ten policies. `out` is the run's folder; None writes nothing. While training goes on,
+    policies are evaluated in worker processes if the data's task, or `environment`, names an environment: at the
+    end of each phase, and every `evaluate_every` steps of the last one. `warm_start` names a finished run whose
+    networks this one starts from. `progress` None shows a bar on a terminal.
+    """
+    from sbac.algorithms import find
+    from sbac.data import Dataset, load
+    from sbac.training.grid import members
+    from sbac.training.launch import Launch
+    from sbac.training.run import FORMAT, open_folder
+
+    method = find(algorithm)
+    if method.online:
+        raise UserError(f"{algorithm} learns in an environment and not from a log: use sbac.train_online")
+    dataset = data if isinstance(data, Dataset) else load(data)
+    if steps is not None:
+        overrides["steps"] = steps if isinstance(steps, int) else list(steps)
+    runs = members(method, preset, seeds, overrides, dataset.task)
+    target = (environment if environment is not None else dataset.task) if evaluate else None
+    record = {
+        "format": FORMAT,
+        "algorithm": algorithm,
+        "preset": preset,
+        "labels": [run.label for run in runs],
+        "runs": [run.record() for run in runs],
+        "data": {
+            "name": dataset.name,
+            "kind": dataset.kind,
+            "task": dataset.task,
+            "rows": len(dataset),
+            "episodes": len(dataset.episodes),
+            "hash": dataset.hash,
+        },
+        "evaluation": {
+            "environment": getattr(target, "__name__", "environment") if callable(target) else target,
+            "episodes": episodes,
+            "seed": evaluation_seed,
+            "every": evaluate_every,
+        },
+        "warm_start": None if warm_start is None else str(warm_start),
+        "versions": package_versions(),
+    }
+    with tempfile.TemporaryDirectory(prefix="sbac-") as scratch:
+        folder = Path(scratch) / "run" if out is None else Path(out)
+        open_folder(folder, record, resume, overwrite)
+        launch = Launch(
+            folder=folder,
+            record=record,
+            algorithm=method,
+            runs=runs,
+            data=dataset,
+            environment=target,
+            workers=workers,
+            warm_start=None if warm_start is None else Path(warm_start),
+            checkpoint_seconds=checkpoint_seconds,
+            progress=progress,
+        )
+        run = launch.run()
+        if out is None:
+            run.folder = None
+        return run
+
+
+def package_versions() -> dict[str, str]:
+    """What the bits depend on."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
