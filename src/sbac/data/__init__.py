@@ -1,0 +1,7 @@
+"""Transitions come in: `load` reads every source into a `Dataset`; `tasks` knows the paper's tasks."""
+
+from sbac.data.dataset import Dataset
+from sbac.data.loading import data_folder, load
+from sbac.data.tasks import TASKS, Task, find_task, normalised_score
+
+__all__ = ["TASKS", "Dataset", "Task", "data_folder", "find_task", "load", "normalised_score"]

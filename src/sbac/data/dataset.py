@@ -1,0 +1,211 @@
+"""A log of decisions as transitions, with the rules that decide which s' and a' belong to which row.
+
+- Episodes end at a terminal, at a time limit (`timeouts`), or at the last row. An unfinished last episode counts as
+  cut by a time limit.
+- A time limit is not a terminal. A row flagged as both is a time limit: D4RL gives it priority, and logs that call
+  every end of an episode "done" flag their time limits exactly so.
+- Stored `next_observations` are taken as the true s'. Without them s' is the next row of the same episode; the last
+  row of an episode cut by a time limit has no known s', and a terminal row needs none: its s' is masked.
+- a' is the action of the next row of the same episode.
+- Where `timeouts` is left out and `next_observations` is given, a row whose s' is not the next row's observation ends
+  its episode.
+"""
+
+import hashlib
+import os
+import tempfile
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sbac.data.columns import problems
+from sbac.data.tasks import find_task
+from sbac.errors import UserError
+
+Floats = NDArray[np.float32]
+Flags = NDArray[np.bool_]
+
+KINDS = ("D4RL", "Minari", "made", "embedded", "user")
+
+
+class Dataset:
+    """Columns of equal length, one row per decision, in the order they were made.
+
+    observations, actions, rewards, next_observations: float32
+    terminals, timeouts: bool, never both on one row; the last row of every episode has one of them
+    has_next: s' is known, or the row is terminal and s' is masked
+    has_next_action: a' lies in the same episode, or the row is terminal and a' is masked
+    episodes: (count, 2), the first row of each and the row after its last
+    kind: "D4RL" | "Minari" | "made" | "embedded" | "user"; task: the task whose returns it is scored with, or None
+
+    Where s' is not known, `next_observations` repeats the row's own observation: never another episode's state.
+    """
+
+    def __init__(
+        self,
+        observations: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        terminals: ArrayLike,
+        timeouts: ArrayLike | None = None,
+        next_observations: ArrayLike | None = None,
+        *,
+        action_low: ArrayLike | None = None,
+        action_high: ArrayLike | None = None,
+        name: str = "arrays",
+        kind: str = "user",
+        task: str | None = None,
+    ) -> None:
+        low = -1.0 if action_low is None else action_low
+        high = 1.0 if action_high is None else action_high
+        columns = {
+            "observations": observations,
+            "actions": actions,
+            "rewards": rewards,
+            "terminals": terminals,
+            "timeouts": timeouts,
+            "next_observations": next_observations,
+        }
+        for problem in problems({k: v for k, v in columns.items() if v is not None}, low, high):
+            raise UserError(f"{name}: {problem}")
+
+        self.name, self.kind = name, kind
+        self.task = find_task(task).name if task is not None else None
+        self.observations = _floats(observations)
+        rows = len(self.observations)
+        raw = np.asarray(actions)
+        self.action_low = np.broadcast_to(_floats(low), raw.shape[1:])
+        self.action_high = np.broadcast_to(_floats(high), raw.shape[1:])
+        self.actions = _clipped(_floats(raw), self.action_low, self.action_high)
+        self.rewards = _floats(rewards).reshape(rows)
+        stored = None if next_observations is None else _floats(next_observations)
+
+        ended = np.asarray(terminals).reshape(rows).astype(bool)
+        if timeouts is not None:
+            cut = np.asarray(timeouts).reshape(rows).astype(bool)
+        else:
+            cut = np.zeros(rows, bool) if stored is None else jumps(self.observations, stored) & ~ended
+        self.terminals = ended & ~cut
+        cut[-1] = not self.terminals[-1]
+        self.timeouts = cut
+
+        last = self.terminals | self.timeouts
+        if stored is not None:
+            self.next_observations = stored
+        else:
+            following = np.arange(rows) + ~last
+            self.next_observations = self.observations[following]
+        self.stores_next = stored is not None
+        self.has_next = ~self.timeouts if stored is None else np.ones(rows, bool)
+        self.has_next_action = ~self.timeouts
+        stops = np.flatnonzero(last) + 1
+        self.episodes = np.stack([np.concatenate([[0], stops[:-1]]), stops], axis=1)
+
+    def __len__(self) -> int:
+        return len(self.observations)
+
+    def __repr__(self) -> str:
+        sizes = f"{self.observations.shape[1]} observations, {self.actions.shape[1]} actions"
+        return f"Dataset({self.name!r}, {len(self)} rows, {len(self.episodes)} episodes, {sizes})"
+
+    @cached_property
+    def returns(self) -> NDArray[np.float64]:
+        """The undiscounted return of every episode."""
+        return np.add.reduceat(self.rewards.astype(np.float64), self.episodes[:, 0])
+
+    @property
+    def initial_observations(self) -> Floats:
+        """The first observation of every episode."""
+        return self.observations[self.episodes[:, 0]]
+
+    @property
+    def score(self) -> float | None:
+        """The normalised score of the mean return, where the task is known."""
+        return None if self.task is None else find_task(self.task).score(float(self.returns.mean()))
+
+    @cached_property
+    def hash(self) -> str:
+        """sha256 of the transitions and the bounds: the same data has the same hash in every format."""
+        digest = hashlib.sha256()
+        columns = (self.observations, self.actions, self.rewards, self.next_observations, self.action_low)
+        for array in (*columns, self.action_high, self.terminals, self.timeouts, self.has_next):
+            digest.update(f"{array.dtype.str}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+    def split(self, fraction: float, seed: int = 0) -> tuple["Dataset", "Dataset | None"]:
+        """Whole episodes drawn for (training, validation). With one episode or fraction 0 there is no validation."""
+        if not 0.0 <= fraction < 1.0:
+            raise UserError(f"validation: expected a share of the episodes in [0, 1), got {fraction}")
+        count = len(self.episodes)
+        if fraction == 0.0 or count < 2:
+            return self, None
+        held_out = np.zeros(count, bool)
+        size = min(max(round(fraction * count), 1), count - 1)
+        held_out[np.random.default_rng(seed).permutation(count)[:size]] = True
+        rows = np.repeat(held_out, np.diff(self.episodes, axis=1)[:, 0])
+        return self._rows(~rows), self._rows(rows)
+
+    def _rows(self, chosen: Flags) -> "Dataset":
+        return Dataset(
+            **{name: column[chosen] for name, column in self._columns().items()},
+            action_low=self.action_low,
+            action_high=self.action_high,
+            name=self.name,
+            kind=self.kind,
+            task=self.task,
+        )
+
+    def _columns(self) -> dict[str, Any]:
+        names = ["observations", "actions", "rewards", "terminals", "timeouts"]
+        return {name: getattr(self, name) for name in names + ["next_observations"] * self.stores_next}
+
+    def save(self, path: str | Path) -> None:
+        """Write an npz file that `sbac.load` reads back as the same dataset. Nothing is left behind on failure."""
+        path = Path(path)
+        if path.suffix != ".npz":
+            raise UserError(f"{path}: datasets are saved as .npz")
+        about = {"name": self.name, "kind": self.kind, "task": self.task or ""}
+        arrays = self._columns() | {"action_low": self.action_low, "action_high": self.action_high}
+        arrays |= {key: np.array(value) for key, value in about.items()}
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
+                try:
+                    np.savez(file, **arrays)
+                    file.flush()
+                    os.replace(file.name, path)
+                except BaseException:
+                    os.unlink(file.name)
+                    raise
+            path.chmod(0o644)
+        except OSError as error:
+            raise UserError(f"{path}: cannot write the dataset: {error.strerror or error}") from error
+
+
+def jumps(observations: Floats, next_observations: Floats) -> Flags:
+    """Rows whose s' is not the observation of the row after it (the last row jumps out of the log)."""
+    distance = np.abs(next_observations[:-1] - observations[1:])
+    apart = (distance > 1e-6 * np.maximum(1.0, np.abs(observations[1:]))).any(axis=1)
+    return np.append(apart, True)
+
+
+def time_limits(terminals: ArrayLike, horizon: int) -> Flags:
+    """Time limits that a log left out: an episode that reaches the horizon ends there."""
+    ended = np.asarray(terminals).reshape(-1).astype(bool)
+    ends = np.concatenate([[-1], np.flatnonzero(ended)])
+    rows = np.arange(len(ended))
+    step = rows - ends[np.searchsorted(ends, rows, side="left") - 1] - 1
+    return step % horizon == horizon - 1
+
+
+def _floats(values: ArrayLike) -> Floats:
+    return np.ascontiguousarray(np.asarray(values), dtype=np.float32)
+
+
+def _clipped(actions: Floats, low: Floats, high: Floats) -> Floats:
+    inside = (actions >= low).all() and (actions <= high).all()
+    return actions if inside else np.clip(actions, low, high)

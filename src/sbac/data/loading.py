@@ -1,0 +1,208 @@
+"""`sbac.load`: one Dataset out of every source a user has. A wrong file is named, never guessed at."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sbac.data import arrays, hdf5, minari, tables
+from sbac.data.dataset import KINDS, Dataset, jumps, time_limits
+from sbac.data.naming import ColumnMap, match
+from sbac.data.tasks import EMBEDDED, TASKS, find_task, is_task, task_of_file
+from sbac.errors import UserError, unknown
+
+Source = str | Path | Dataset | Mapping[str, ArrayLike]
+
+EMBEDDED_FOLDER = Path(__file__).parent / "embedded"
+SUFFIXES = (".hdf5", ".h5", ".npz", ".parquet", ".csv")
+LONGEST_LIMIT = 1000
+"""The longest time limit of a D4RL task: a longer stretch without any flag in a D4RL file lacks some."""
+
+
+def load(
+    source: Source, *, task: str | None = None, columns: ColumnMap | None = None, horizon: int | None = None
+) -> Dataset:
+    """The dataset behind a name, a file, a folder, a Minari id or a mapping of arrays.
+
+    task: the task whose environment and reference returns belong to the data, where the name does not say it.
+    columns: which column of a file is which, e.g. {"observations": "obs", "rewards": "r"}.
+    horizon: the time limit of the episodes, for logs that do not flag it (default: the task's).
+    """
+    if isinstance(source, Dataset):
+        return source
+    return Dataset(**read(source, task=task, columns=columns, horizon=horizon))
+
+
+def read(
+    source: str | Path | Mapping[str, ArrayLike],
+    *,
+    task: str | None = None,
+    columns: ColumnMap | None = None,
+    horizon: int | None = None,
+) -> dict[str, Any]:
+    """The arguments of `Dataset` for a source: its columns as they stand in the file, and what is known of them."""
+    if isinstance(source, Mapping):
+        known: dict[str, Any] = {"name": "arrays"} | dict(source)
+    else:
+        found = locate(source)
+        known = {"name": found.path.name} | _read_path(found.path, columns) | found.about
+    if task is not None:
+        known["task"] = find_task(task).name
+    horizon = horizon or (find_task(known["task"]).horizon if known.get("task") else None)
+    return _with_time_limits(known, horizon)
+
+
+@dataclass(frozen=True)
+class Located:
+    """Where a source lies, and what its name says about it."""
+
+    path: Path
+    about: dict[str, str]
+
+
+def data_folder() -> Path:
+    """Where datasets are kept: $SBAC_DATA, or the folder `data` beside."""
+    return Path(os.environ.get("SBAC_DATA") or "data")
+
+
+def d4rl_folders() -> list[Path]:
+    """Where D4RL's files are looked for: the data folder, here, and D4RL's own cache."""
+    cache = os.environ.get("D4RL_DATASET_DIR") or "~/.d4rl/datasets"
+    return [data_folder(), Path("."), Path(cache).expanduser()]
+
+
+def locate(source: str | Path) -> Located:
+    """Find a source by its name, or as a path."""
+    name = str(source)
+    if name in EMBEDDED:
+        path = EMBEDDED_FOLDER / f"{name}.npz"
+        if not path.is_file():
+            raise UserError(f"{name}: this installation lacks its embedded dataset; reinstall the package")
+        return Located(path, {"name": name, "kind": "embedded", "task": name})
+    if is_task(name):
+        return _locate_made(name) if name.endswith("-made") else _locate_d4rl(name)
+    path = Path(source).expanduser()
+    try:
+        exists = path.exists()
+    except (OSError, ValueError) as error:
+        raise UserError(f"{name!r}: not a path: {arrays.one_line(error)}") from error
+    if exists:
+        d4rl = task_of_file(path.name)
+        return Located(path, {"kind": "D4RL", "task": d4rl} if d4rl else {})
+    if (folder := minari.installed(name)) is not None:
+        return Located(folder, {"name": name})
+    if path.suffix in SUFFIXES or isinstance(source, Path) or name.startswith((".", "/", "~")):
+        raise UserError(f"{name}: no such file or folder")
+    if "/" in name and minari.is_id(name):
+        raise UserError(
+            f"{name}: not among the Minari datasets in {minari.root()}; get it with `minari download {name}` "
+            "(pip install 'sbac[minari]')"
+        )
+    raise unknown("dataset (and no such file)", name, [*EMBEDDED, *TASKS, *_made_names()])
+
+
+def _made_names() -> list[str]:
+    return [name.replace("-v2", "-made") for name in TASKS if name.endswith("-v2")]
+
+
+def _locate_made(name: str) -> Located:
+    path = data_folder() / f"{name}.npz"
+    if not path.is_file():
+        raise UserError(f"{name}: not made yet (no {path}); make it with `sbac data make {name}`")
+    return Located(path, {"name": name, "kind": "made", "task": name})
+
+
+def _locate_d4rl(name: str) -> Located:
+    task = find_task(name)
+    for folder in d4rl_folders():
+        for file in task.files:
+            if (folder / file).is_file():
+                return Located(folder / file, {"name": name, "kind": "D4RL", "task": name})
+    made = re.sub(r"-v\d$", "-made", name)
+    stand_in = f", or make its stand-in with `sbac data make {made}` and load {made}" if is_task(made) else ""
+    raise UserError(f"{name}: put D4RL's file {task.files[0]} into {data_folder()} ($SBAC_DATA){stand_in}")
+
+
+def _read_path(path: Path, columns: ColumnMap | None) -> dict[str, Any]:
+    """The columns of a file or folder, by what it is."""
+    try:
+        if path.is_dir():
+            return _read_folder(path, columns)
+        if path.suffix in (".hdf5", ".h5"):
+            return _read_hdf5(path, columns)
+        if path.suffix == ".npz":
+            return _named(arrays.read_npz(path), columns, path)
+        if path.suffix in (".parquet", ".csv"):
+            return tables.read_table(path, columns)
+    except MemoryError as error:
+        raise UserError(f"{path}: does not fit into memory") from error
+    raise UserError(f"{path}: unknown kind of file; expected {', '.join(SUFFIXES)} or a folder")
+
+
+def _read_folder(path: Path, columns: ColumnMap | None) -> dict[str, Any]:
+    if (path / "data" / "metadata.json").is_file():
+        return minari.read_folder(path)
+    if any(path.glob("*.npy")):
+        return _named(arrays.read_npy_folder(path), columns, path)
+    raise UserError(f"{path}: expected a Minari dataset (data/metadata.json) or npy files (observations.npy, ...)")
+
+
+def _read_hdf5(path: Path, columns: ColumnMap | None) -> dict[str, Any]:
+    if path.parent.name == "data" and (path.parent / "metadata.json").is_file():
+        return minari.read_folder(path.parent.parent)
+    known = hdf5.read_columns(path, columns)
+    if not any(key in known for key in ("timeouts", "episode", "next_observations")):
+        known["flags_missing"] = True
+    return known
+
+
+def _named(stored: Mapping[str, Any], columns: ColumnMap | None, path: Path) -> dict[str, Any]:
+    """The arrays by field, and what `Dataset.save` wrote about them."""
+    chosen = match(stored, columns, str(path))
+    known = {
+        field: stored[names[0]] if len(names) == 1 else np.column_stack([stored[name] for name in names])
+        for field, names in chosen.items()
+    }
+    known |= {key: stored[key] for key in ("action_low", "action_high") if key in stored}
+    texts = {key: stored[key] for key in ("name", "kind", "task") if key in stored}
+    about = {key: str(text) for key, text in texts.items() if text.dtype.kind == "U" and text.shape == ()}
+    if about.get("kind") in KINDS and (not about.get("task") or is_task(about["task"])):
+        known |= {key: value for key, value in about.items() if value}
+    return known
+
+
+def _with_time_limits(known: dict[str, Any], horizon: int | None) -> dict[str, Any]:
+    """Fill in `timeouts` where the log leaves them out but says by other means where its episodes end."""
+    episode, flags_missing = known.pop("episode", None), known.pop("flags_missing", False)
+    if known.get("timeouts") is not None and episode is None:
+        return known
+    terminals = known.get("terminals")
+    rows = np.asarray(terminals).reshape(-1)
+    if terminals is None or not len(rows) or rows.dtype.kind not in "fiub":
+        return known
+    cut = np.zeros(len(rows), bool)
+    if episode is not None:
+        number = np.asarray(episode).reshape(-1)
+        if len(number) != len(rows):
+            raise UserError(f"{known['name']}: episode: {len(number)} rows, but terminals has {len(rows)}")
+        cut |= np.append(number[1:] != number[:-1], True) & (rows == 0)
+        if known.get("timeouts") is not None:
+            cut |= np.asarray(known["timeouts"]).reshape(-1).astype(bool)
+    elif horizon is not None:
+        cut |= time_limits(terminals, horizon)
+    elif flags_missing and (gap := np.diff(np.flatnonzero(rows), prepend=-1, append=len(rows)).max()) > LONGEST_LIMIT:
+        raise UserError(
+            f"{known['name']}: no timeouts column, and {gap} rows without a terminal; "
+            "say where episodes end with horizon= or task="
+        )
+    else:
+        return known
+    following = known.get("next_observations")
+    if episode is None and following is not None and np.shape(following) == np.shape(known.get("observations")):
+        cut |= jumps(np.asarray(known["observations"]), np.asarray(following)) & (rows == 0)
+    return known | {"timeouts": cut}

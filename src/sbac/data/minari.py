@@ -1,0 +1,139 @@
+"""Reading Minari datasets: a folder with data/metadata.json and episodes of n steps and n + 1 observations.
+
+The HDF5 kind is read here directly; Minari's arrow kind goes through the minari package.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sbac.data import hdf5
+from sbac.data.arrays import one_line, refuse_larger
+from sbac.data.tasks import TASKS
+from sbac.errors import UserError
+
+Episode = dict[str, NDArray[Any]]
+FIELDS = ("observations", "actions", "rewards", "terminations", "truncations")
+
+
+def root() -> Path:
+    """Where Minari keeps its datasets."""
+    return Path(os.environ.get("MINARI_DATASETS_PATH") or "~/.minari/datasets").expanduser()
+
+
+def is_id(name: str) -> bool:
+    """Whether a name is shaped like a Minari id: D4RL/door/human-v2."""
+    return re.fullmatch(r"(\w[\w-]*/)*\w[\w-]*-v\d+", name) is not None
+
+
+def installed(name: str) -> Path | None:
+    """The folder of an installed Minari dataset."""
+    folder = root() / name
+    return folder if is_id(name) and (folder / "data" / "metadata.json").is_file() else None
+
+
+def read_folder(folder: Path) -> dict[str, Any]:
+    """The columns of a Minari dataset. The true s' of every row is stored; a termination outranks a truncation."""
+    about = _metadata(folder / "data" / "metadata.json")
+    low, high = _action_bounds(about, folder)
+    reader = _hdf5_episodes if about.get("data_format", "hdf5") == "hdf5" else _minari_episodes
+    episodes = [_checked(episode, f"{folder}: episode {i}") for i, episode in enumerate(reader(folder))]
+    if not episodes:
+        raise UserError(f"{folder}: zero episodes")
+    terminations = np.concatenate([e["terminations"] for e in episodes])
+    cut = np.concatenate([np.append(np.zeros(len(e["rewards"]) - 1, bool), True) for e in episodes])
+    return {
+        "observations": np.concatenate([e["observations"][:-1] for e in episodes]),
+        "actions": np.concatenate([e["actions"] for e in episodes]),
+        "rewards": np.concatenate([e["rewards"] for e in episodes]),
+        "terminals": terminations,
+        "timeouts": (cut | np.concatenate([e["truncations"] for e in episodes])) & ~terminations.astype(bool),
+        "next_observations": np.concatenate([e["observations"][1:] for e in episodes]),
+        "action_low": low,
+        "action_high": high,
+        "name": str(about.get("dataset_id", folder.name)),
+        "kind": "Minari",
+        "task": _task(str(about.get("dataset_id", ""))),
+    }
+
+
+def _metadata(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > 2**24:
+            raise UserError(f"{path}: expected Minari's metadata, got {path.stat().st_size:,} bytes")
+        about = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{path}: not readable as JSON: {one_line(error)}") from error
+    if not isinstance(about, dict):
+        raise UserError(f"{path}: expected Minari's metadata, got {type(about).__name__}")
+    return about
+
+
+def _action_bounds(about: dict[str, Any], folder: Path) -> tuple[Any, Any]:
+    """The bounds of a Box of actions; -1 and 1 where it has none."""
+    spaces: dict[str, dict[str, Any]] = {}
+    for key in ("action_space", "observation_space"):
+        stored = about.get(key)
+        space = json.loads(stored) if isinstance(stored, str) else stored
+        spaces[key] = space if isinstance(space, dict) else {"type": "Box"}
+        if spaces[key].get("type") != "Box":
+            raise UserError(f"{folder}: {key} is {spaces[key].get('type')}; only flat continuous spaces are supported")
+    box = spaces["action_space"]
+    low, high = np.asarray(box.get("low", -1.0), np.float64), np.asarray(box.get("high", 1.0), np.float64)
+    return np.where(np.isfinite(low), low, -1.0), np.where(np.isfinite(high), high, 1.0)
+
+
+def _hdf5_episodes(folder: Path) -> Iterator[Episode]:
+    path = folder / "data" / "main_data.hdf5"
+    with hdf5.opened(path) as file:
+        names = sorted((n for n in file if re.fullmatch(r"episode_\d+", n)), key=lambda name: int(name[8:]))
+        groups = {name: _group(file, name, path) for name in names}
+        members = {name: {field: hdf5.member(group, field, path) for field in FIELDS} for name, group in groups.items()}
+        refuse_larger(path, sum(hdf5.claimed_bytes(d) for fields in members.values() for d in fields.values()))
+        for fields in members.values():
+            yield {field: dataset[()] for field, dataset in fields.items()}
+
+
+def _group(file: Any, name: str, path: Path) -> Any:
+    import h5py
+
+    if not isinstance(file.get(name, getlink=True), h5py.HardLink) or not isinstance(file[name], h5py.Group):
+        raise UserError(f"{path}: {name}: expected an episode stored in this file")
+    for field in FIELDS:
+        if field not in file[name]:
+            raise UserError(f"{path}: {name}: {field} is missing; a Minari episode has {', '.join(FIELDS)}")
+    return file[name]
+
+
+def _minari_episodes(folder: Path) -> Iterator[Episode]:
+    try:
+        import minari
+    except ImportError as error:
+        raise UserError(f"{folder}: reading this kind of Minari dataset needs: pip install 'sbac[minari]'") from error
+    for episode in minari.MinariDataset(folder / "data").iterate_episodes():
+        yield {field: np.asarray(getattr(episode, field)) for field in FIELDS}
+
+
+def _checked(episode: Episode, where: str) -> Episode:
+    steps = len(episode["rewards"]) if episode["rewards"].ndim else 0
+    if steps == 0:
+        raise UserError(f"{where}: zero steps")
+    for field, array in episode.items():
+        expected = steps + (field == "observations")
+        if array.ndim == 0 or len(array) != expected:
+            raise UserError(f"{where}: {field} has shape {array.shape}, expected {expected} rows for {steps} rewards")
+    return episode
+
+
+def _task(dataset_id: str) -> str | None:
+    """The paper's task for D4RL's human demonstrations; Minari's mujoco datasets are not D4RL's."""
+    found = re.fullmatch(r"D4RL/(\w+)/human-v\d+", dataset_id)
+    return f"{found[1]}-human-v1" if found and f"{found[1]}-human-v1" in TASKS else None
