@@ -175,7 +175,7 @@ class Dataset:
             path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
                 try:
-                    np.savez(file, **arrays)
+                    np.savez(file, allow_pickle=False, **arrays)
                     file.flush()
                     os.replace(file.name, path)
                 except BaseException:

@@ -4,7 +4,7 @@ Refused unread: links to other files, data stored in other files, Python objects
 than the file holds.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from sbac.errors import UserError
 def read_columns(path: Path, columns: ColumnMap | None) -> dict[str, NDArray[Any]]:
     """The columns of a D4RL file: one dataset per column at the top of the file."""
     with opened(path) as file:
-        chosen = match(list(file), columns, str(path))
+        chosen = match([str(name) for name in file], columns, str(path))
         members = {name: member(file, name, path) for names in chosen.values() for name in names}
         refuse_larger(path, sum(claimed_bytes(dataset) for dataset in members.values()))
         stored = {name: dataset[()] for name, dataset in members.items()}
@@ -32,7 +32,7 @@ def read_columns(path: Path, columns: ColumnMap | None) -> dict[str, NDArray[Any
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[h5py.File]:
+def opened(path: Path) -> Generator[h5py.File]:
     """The file, with every failure to read it turned into one line."""
     try:
         with h5py.File(path, "r") as file:
@@ -45,7 +45,7 @@ def opened(path: Path) -> Iterator[h5py.File]:
 
 def member(group: h5py.Group, name: str, path: Path) -> h5py.Dataset:
     """A dataset that lies in this file and holds plain numbers."""
-    where = f"{path}: {group.name.strip('/')}{'/' if group.name != '/' else ''}{name}"
+    where = f"{path}: {f'{group.name}/{name}'.strip('/')}"
     if not isinstance(group.get(name, getlink=True), h5py.HardLink):
         raise UserError(f"{where}: is a link, which is never followed; store the data in the file itself")
     found = group[name]

@@ -19,7 +19,8 @@ from sbac.errors import UserError, unknown
 Source = str | Path | Dataset | Mapping[str, ArrayLike]
 
 EMBEDDED_FOLDER = Path(__file__).parent / "embedded"
-SUFFIXES = (".hdf5", ".h5", ".npz", ".parquet", ".csv")
+HDF5 = (".hdf5", ".h5")
+SUFFIXES = (*HDF5, ".npz", ".parquet", ".csv")
 LONGEST_LIMIT = 1000
 """The longest time limit of a D4RL task: a longer stretch without any flag in a D4RL file lacks some."""
 
@@ -46,15 +47,18 @@ def read(
     horizon: int | None = None,
 ) -> dict[str, Any]:
     """The arguments of `Dataset` for a source: its columns as they stand in the file, and what is known of them."""
+    is_hdf5 = False
     if isinstance(source, Mapping):
         known: dict[str, Any] = {"name": "arrays"} | dict(source)
     else:
         found = locate(source)
+        is_hdf5 = found.path.suffix in HDF5
         known = {"name": found.path.name} | _read_path(found.path, columns) | found.about
     if task is not None:
         known["task"] = find_task(task).name
-    horizon = horizon or (find_task(known["task"]).horizon if known.get("task") else None)
-    return _with_time_limits(known, horizon)
+    known = {key: value for key, value in known.items() if value is not None}
+    horizon = horizon or (find_task(known["task"]).horizon if "task" in known else None)
+    return _with_time_limits(known, horizon, is_hdf5)
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ def _read_path(path: Path, columns: ColumnMap | None) -> dict[str, Any]:
     try:
         if path.is_dir():
             return _read_folder(path, columns)
-        if path.suffix in (".hdf5", ".h5"):
+        if path.suffix in HDF5:
             return _read_hdf5(path, columns)
         if path.suffix == ".npz":
             return _named(arrays.read_npz(path), columns, path)
@@ -155,10 +159,7 @@ def _read_folder(path: Path, columns: ColumnMap | None) -> dict[str, Any]:
 def _read_hdf5(path: Path, columns: ColumnMap | None) -> dict[str, Any]:
     if path.parent.name == "data" and (path.parent / "metadata.json").is_file():
         return minari.read_folder(path.parent.parent)
-    known = hdf5.read_columns(path, columns)
-    if not any(key in known for key in ("timeouts", "episode", "next_observations")):
-        known["flags_missing"] = True
-    return known
+    return dict(hdf5.read_columns(path, columns))
 
 
 def _named(stored: Mapping[str, Any], columns: ColumnMap | None, path: Path) -> dict[str, Any]:
@@ -176,33 +177,30 @@ def _named(stored: Mapping[str, Any], columns: ColumnMap | None, path: Path) -> 
     return known
 
 
-def _with_time_limits(known: dict[str, Any], horizon: int | None) -> dict[str, Any]:
-    """Fill in `timeouts` where the log leaves them out but says by other means where its episodes end."""
-    episode, flags_missing = known.pop("episode", None), known.pop("flags_missing", False)
-    if known.get("timeouts") is not None and episode is None:
+def _with_time_limits(known: dict[str, Any], horizon: int | None, is_hdf5: bool) -> dict[str, Any]:
+    """Fill in `timeouts` where the log says by other means where its episodes end: by number, horizon, or stored s'."""
+    episode = known.pop("episode", None)
+    ended = np.asarray(known.get("terminals", [])).reshape(-1)
+    if ("timeouts" in known and episode is None) or not len(ended) or ended.dtype.kind not in "fiub":
         return known
-    terminals = known.get("terminals")
-    rows = np.asarray(terminals).reshape(-1)
-    if terminals is None or not len(rows) or rows.dtype.kind not in "fiub":
-        return known
-    cut = np.zeros(len(rows), bool)
+    name, running = known["name"], ended == 0
     if episode is not None:
         number = np.asarray(episode).reshape(-1)
-        if len(number) != len(rows):
-            raise UserError(f"{known['name']}: episode: {len(number)} rows, but terminals has {len(rows)}")
-        cut |= np.append(number[1:] != number[:-1], True) & (rows == 0)
-        if known.get("timeouts") is not None:
-            cut |= np.asarray(known["timeouts"]).reshape(-1).astype(bool)
-    elif horizon is not None:
-        cut |= time_limits(terminals, horizon)
-    elif flags_missing and (gap := np.diff(np.flatnonzero(rows), prepend=-1, append=len(rows)).max()) > LONGEST_LIMIT:
+        if len(number) != len(ended):
+            raise UserError(f"{name}: episode: {len(number)} rows, but terminals has {len(ended)}")
+        flagged = np.asarray(known.get("timeouts", np.zeros(len(ended)))).reshape(-1)
+        last = np.append(number[1:] != number[:-1], True)
+        return known | {"timeouts": (last & running) | (flagged != 0)} if len(flagged) == len(ended) else known
+    observations, following = (np.asarray(known.get(key, 0)) for key in ("observations", "next_observations"))
+    if horizon is not None:
+        cut = time_limits(ended, horizon)
+        if following.shape == observations.shape != ():
+            cut |= jumps(observations, following) & running
+        return known | {"timeouts": cut}
+    stretch = int(np.diff(np.flatnonzero(ended), prepend=-1, append=len(ended)).max())
+    if is_hdf5 and following.shape == () and stretch > LONGEST_LIMIT:
         raise UserError(
-            f"{known['name']}: no timeouts column, and {gap} rows without a terminal; "
+            f"{name}: no timeouts, and {stretch} rows in a row without a terminal; "
             "say where episodes end with horizon= or task="
         )
-    else:
-        return known
-    following = known.get("next_observations")
-    if episode is None and following is not None and np.shape(following) == np.shape(known.get("observations")):
-        cut |= jumps(np.asarray(known["observations"]), np.asarray(following)) & (rows == 0)
-    return known | {"timeouts": cut}
+    return known

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 from numpy.typing import NDArray
 
@@ -94,23 +95,21 @@ def _action_bounds(about: dict[str, Any], folder: Path) -> tuple[Any, Any]:
 def _hdf5_episodes(folder: Path) -> Iterator[Episode]:
     path = folder / "data" / "main_data.hdf5"
     with hdf5.opened(path) as file:
-        names = sorted((n for n in file if re.fullmatch(r"episode_\d+", n)), key=lambda name: int(name[8:]))
-        groups = {name: _group(file, name, path) for name in names}
-        members = {name: {field: hdf5.member(group, field, path) for field in FIELDS} for name, group in groups.items()}
-        refuse_larger(path, sum(hdf5.claimed_bytes(d) for fields in members.values() for d in fields.values()))
-        for fields in members.values():
+        numbers = sorted(int(found[1]) for name in file if (found := re.fullmatch(r"episode_(\d{1,9})", str(name))))
+        episodes = [_members(file, f"episode_{number}", path) for number in numbers]
+        refuse_larger(path, sum(hdf5.claimed_bytes(dataset) for fields in episodes for dataset in fields.values()))
+        for fields in episodes:
             yield {field: dataset[()] for field, dataset in fields.items()}
 
 
-def _group(file: Any, name: str, path: Path) -> Any:
-    import h5py
-
-    if not isinstance(file.get(name, getlink=True), h5py.HardLink) or not isinstance(file[name], h5py.Group):
+def _members(file: h5py.File, name: str, path: Path) -> dict[str, h5py.Dataset]:
+    group = file[name] if isinstance(file.get(name, getlink=True), h5py.HardLink) else None
+    if not isinstance(group, h5py.Group):
         raise UserError(f"{path}: {name}: expected an episode stored in this file")
     for field in FIELDS:
-        if field not in file[name]:
+        if field not in group:
             raise UserError(f"{path}: {name}: {field} is missing; a Minari episode has {', '.join(FIELDS)}")
-    return file[name]
+    return {field: hdf5.member(group, field, path) for field in FIELDS}
 
 
 def _minari_episodes(folder: Path) -> Iterator[Episode]:
