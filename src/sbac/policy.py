@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sbac.errors import UserError
 from sbac.files import write_atomic
 
-Floats = NDArray[np.float32]
+Floats = NDArray[np.floating[Any]]
 FORMAT = 1
 
 
@@ -237,4 +237,8 @@ class Policy:
             raise UserError(f"{path}: not a policy file ({error})") from None
         if meta.get("sbac") != str(FORMAT):
             raise UserError(f"{path}: not a policy of this version of sbac (format {meta.get('sbac')!r})")
-        return Policy(meta["kind"], arrays, json.loads(meta["config"]))
+        config = json.loads(meta["config"])
+        missing = {"algorithm", "seed", "label", "grid"} - config.keys()
+        if missing:
+            raise UserError(f"{path}: a policy without its {sorted(missing)[0]}")
+        return Policy(meta["kind"], arrays, config)

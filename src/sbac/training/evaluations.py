@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sbac import files
 from sbac.evaluation.rollout import EnvSource, Evaluator
 from sbac.evaluation.worker import Pool
 from sbac.policy import Policy
-from sbac import files
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,13 @@ class Member:
 
 
 def _plain(value: Any) -> str:
-    return "x".join(map(str, value)) if isinstance(value, tuple | list) else f"{value:g}" if isinstance(value, float) else str(value)
+    return (
+        "x".join(map(str, value))
+        if isinstance(value, tuple | list)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
 
 
 def members(
@@ -52,8 +58,8 @@ def members(
     if preset not in algorithm.presets:
         raise unknown(f"preset of {algorithm.name}", preset, algorithm.presets)
     settings = dict(algorithm.presets[preset])
-    if preset == "paper" and task in algorithm.task_settings:
-        settings |= algorithm.task_settings[task]
+    if preset == "paper" and task is not None:
+        settings |= algorithm.task_settings.get(task, {})
     fields = {f.name: f for f in dataclasses.fields(algorithm.config)}
     for name in overrides:
         if name not in fields:
@@ -71,10 +77,12 @@ def members(
             settings[name] = _convert(fields[name], value)
     base = algorithm.config(**settings)
     if "alpha" in fields and "alpha" not in axes:
-        axes["alpha"] = [getattr(base, "alpha")]
+        axes["alpha"] = [base.alpha]
     wanted = _seeds(seeds)
     return [
-        Member(seed, dataclasses.replace(base, **dict(zip(axes, point, strict=True))), dict(zip(axes, point, strict=True)))
+        Member(
+            seed, dataclasses.replace(base, **dict(zip(axes, point, strict=True))), dict(zip(axes, point, strict=True))
+        )
         for point in itertools.product(*axes.values())
         for seed in wanted
     ]

@@ -15,12 +15,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from sbac import files
 from sbac.algorithms.base import Algorithm, Spec
 from sbac.data import Dataset
 from sbac.errors import UserError
 from sbac.evaluation.rollout import EnvSource
 from sbac.policy import Policy
-from sbac import files
 from sbac.training.engine import Program
 from sbac.training.evaluations import Evaluations
 from sbac.training.grid import Member, groups
@@ -186,7 +186,9 @@ class Launch:
         path = self.warm_start / "checkpoint" / f"state-{group}.safetensors"
         theirs = read_config(self.warm_start)
         if theirs["algorithm"] != self.algorithm.name:
-            raise UserError(f"{self.warm_start}: a run of {theirs['algorithm']}, cannot warm-start {self.algorithm.name}")
+            raise UserError(
+                f"{self.warm_start}: a run of {theirs['algorithm']}, cannot warm-start {self.algorithm.name}"
+            )
         arrays, _ = files.load_arrays(path)
         name = self.algorithm.phases[index].name
         return fill_tree(program.shape(index, finals), _under(arrays, name), str(path))
@@ -226,9 +228,12 @@ class Launch:
                 arrays |= {f"{name}/biases/{i}": b[row] for i, b in enumerate(net.biases)}
                 if net.normalise:
                     arrays[f"{name}/normalise"] = np.ones((), np.float32)
-            config = {"algorithm": self.algorithm.name, "task": self.data.task, "label": member.label, **member.record()}
-            policies.append(Policy(actor.kind, arrays, config))
+            policies.append(Policy(actor.kind, arrays, self._policy_config(member)))
         return policies
+
+    def _policy_config(self, run: Member) -> dict[str, Any]:
+        about = {"algorithm": self.algorithm.name, "task": self.data.task, "label": run.label, "grid": list(run.grid)}
+        return about | run.record()
 
     def _snapshot(
         self, group: int, index: int, step: int, program: Program, scaling: Scaling, inputs: Tree, state: Tree
@@ -250,8 +255,7 @@ class Launch:
         inputs = program.inputs(last, finals)
         distinct = self._policies(last, program, scaling, inputs, finals[self.algorithm.phases[last].name])
         for run, row in zip(program.runs, program.distinct[last], strict=True):
-            policy = distinct[row]
-            policy.config = policy.config | {"label": run.label} | run.record()
+            policy = Policy(distinct[row].kind, distinct[row].arrays, self._policy_config(run))
             policy.save(self.folder / "policies" / f"{run.label}.safetensors")
         self._save(group, Position(last + 1, 0), finals)
 

@@ -1,7 +1,6 @@
 """A progress bar on a terminal, silence elsewhere."""
 
 import sys
-from types import TracebackType
 from typing import Any, Protocol
 
 
@@ -51,9 +50,7 @@ class Bar:
         self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         self._bar.stop()
 
     def phase(self, name: str, runs: int, done: int, total: int) -> None:

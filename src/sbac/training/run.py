@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from sbac import files
 from sbac.errors import UserError
 from sbac.policy import Policy
-from sbac import files
 
 FORMAT = 1
 

@@ -71,7 +71,9 @@ class Table(NamedTuple):
     def require(self, needs: str, name: str) -> None:
         """Refuses data without a single row of the kind a phase draws."""
         if int(self.counts[NEEDS.index(needs)]) == 0:
-            raise UserError(f"dataset {name}: no row has a known {needs.replace('_', ' ')}, nothing to learn values from")
+            raise UserError(
+                f"dataset {name}: no row has a known {needs.replace('_', ' ')}, nothing to learn values from"
+            )
 
 
 def build_table(data: Dataset, scaling: Scaling) -> Table:

@@ -14,7 +14,9 @@ Tree = Any
 
 def leaf_names(tree: Tree) -> list[str]:
     """A name for every leaf, from its path."""
-    return [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+    return [
+        jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in jax.tree_util.tree_leaves_with_path(tree)
+    ]
 
 
 def tree_arrays(tree: Tree) -> dict[str, np.ndarray]:

@@ -1,0 +1,47 @@
+# Everything runs inside .venv, installed from the exact versions in requirements.lock.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: demo test test-slow lint types format docs bench wheel lock clean
+
+demo: $(READY)  ## learn from the embedded dataset, print a table, draw a learning curve
+	$(BIN)/python examples/demo.py
+
+test: $(READY)  ## lint and all tests but the slow ones
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/python -m pytest
+
+test-slow: $(READY)  ## the slow tests
+	$(BIN)/python -m pytest -m slow
+
+lint: $(READY)  ## style and types
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/pyright
+
+format: $(READY)
+	$(BIN)/ruff check --fix src tests benchmarks examples
+	$(BIN)/ruff format src tests benchmarks examples
+
+docs: $(READY)  ## the documentation, into site/
+	$(PIP) install --quiet -r requirements-docs.lock
+	$(BIN)/mkdocs build --strict
+
+wheel: $(READY)  ## a wheel and a source archive, into dist/
+	$(BIN)/python -m build
+
+lock: $(READY)  ## renew the locked versions
+	$(PIP) install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --no-header --python-version 3.11 --extra dev pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --no-header --python-version 3.11 --extra docs pyproject.toml -o requirements-docs.lock
+
+clean:
+	rm -rf .venv build dist site runs
+
+$(READY): requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) install --quiet -r requirements.lock
+	$(PIP) install --quiet --no-deps -e .
+	touch $@

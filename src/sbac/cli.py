@@ -1,0 +1,256 @@
+"""The command line: parses, calls the API, prints. Nothing heavy is imported before it is needed."""
+
+import argparse
+import errno
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from sbac.errors import UserError
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with this project's manners: one `error:` line, exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (see {self.prog} --help)")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; bad input ends with one line on stderr and exit code 2."""
+    try:
+        parser = build_parser()
+        known, extra = parser.parse_known_args(arguments)
+        if extra and known.command != "train":
+            parser.error(f"unrecognised argument {extra[0]!r}")
+        known.extra = extra
+        return known.run(known) or 0
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+            print(f"error: {error.filename or 'writing'}: {error.strerror}", file=sys.stderr)
+            return 2
+        raise
+    except KeyboardInterrupt:
+        print("interrupted; continue with --resume", file=sys.stderr)
+        return 130
+
+
+def build_parser() -> Parser:
+    parser = Parser(
+        prog="sbac",
+        description="Offline reinforcement learning: policies from a log of decisions.",
+        epilog="example: sbac train hopper-demo --alpha 0.5 2 --seeds 5 --out runs/demo",
+    )
+    from sbac import __version__
+
+    parser.add_argument("--version", action="version", version=f"sbac {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
+    _train_parser(commands)
+    _evaluate_parser(commands)
+    _data_parser(commands)
+    return parser
+
+
+# --- train --------------------------------------------------------------------------------------------------------
+
+
+def _train_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "train",
+        help="learn policies from a dataset",
+        description="Learn policies from a dataset. Every option of the algorithm can be given as --name VALUE ...; "
+        "several values of a number make a grid, and the whole grid trains at once.",
+        epilog="example: sbac train hopper-medium-made --seeds 5 --alpha 0.2 0.5 2 5 --out runs/hopper",
+    )
+    parser.add_argument(
+        "dataset",
+        nargs="?",
+        default="hopper-demo",
+        metavar="DATASET",
+        help="embedded name, task, file, folder or Minari id (default: hopper-demo)",
+    )
+    parser.add_argument("--algorithm", default="sbac", help="which method (default: sbac)")
+    parser.add_argument(
+        "--seeds",
+        nargs="+",
+        type=int,
+        default=[1],
+        metavar="N",
+        help="how many seeds, or which ones if several are given",
+    )
+    parser.add_argument("--preset", default="quick", help="quick (default), paper, or what else the method has")
+    parser.add_argument(
+        "--steps", nargs="+", type=int, metavar="N", help="gradient steps, for all phases or one number each"
+    )
+    parser.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/DATASET-ALGORITHM)")
+    parser.add_argument("--resume", action="store_true", help="continue an interrupted run")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing run")
+    parser.add_argument("--warm-start", metavar="RUN", help="start from the networks of a finished run")
+    parser.add_argument("--no-evaluate", action="store_true", help="train without any environment")
+    parser.add_argument("--env", metavar="ID", help="environment to evaluate in (default: the dataset's task)")
+    parser.add_argument("--episodes", type=int, default=10, help="episodes per evaluation (default: 10)")
+    parser.add_argument(
+        "--evaluate-every", type=int, metavar="STEPS", help="steps between evaluations (default: a tenth)"
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="evaluation processes (default: one per core)")
+    parser.add_argument("--checkpoint-seconds", type=float, default=30.0, metavar="S", help="time between checkpoints")
+    parser.set_defaults(run=_train)
+
+
+def _train(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from sbac.algorithms import find
+    from sbac.report.summary import last_evaluations, render, summarise
+    from sbac.training.train import train
+
+    find(args.algorithm)
+    out = args.out or f"runs/{Path(args.dataset).stem}-{args.algorithm}"
+    run = train(
+        args.dataset,
+        args.algorithm,
+        seeds=args.seeds[0] if len(args.seeds) == 1 else args.seeds,
+        preset=args.preset,
+        out=out,
+        steps=args.steps,
+        evaluate=not args.no_evaluate,
+        environment=args.env,
+        episodes=args.episodes,
+        evaluate_every=args.evaluate_every,
+        workers=args.workers,
+        resume=args.resume,
+        overwrite=args.overwrite,
+        warm_start=args.warm_start,
+        checkpoint_seconds=args.checkpoint_seconds,
+        **_options(args.extra),
+    )
+    print(render(summarise(last_evaluations(run.evaluations))))
+    print(f"{len(run.policies)} policies in {out}/policies")
+    return 0
+
+
+def _options(extra: Sequence[str]) -> dict[str, Any]:
+    """`--some-field 1 2` as {"some_field": ["1", "2"]}; a single value stands alone."""
+    options: dict[str, list[str]] = {}
+    name = None
+    for word in extra:
+        if word.startswith("--") and len(word) > 2:
+            name, *value = word[2:].split("=", 1)
+            name = name.replace("-", "_")
+            options[name] = value
+        elif name is None:
+            raise UserError(f"unexpected argument {word!r} (see sbac train --help)")
+        else:
+            options[name].append(word)
+    empty = [name for name, values in options.items() if not values]
+    if empty:
+        raise UserError(f"--{empty[0].replace('_', '-')}: expected a value")
+    return {name: values[0] if len(values) == 1 else values for name, values in options.items()}
+
+
+# --- evaluate -----------------------------------------------------------------------------------------------------
+
+
+def _evaluate_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "evaluate",
+        help="run a trained run's policies in an environment",
+        description="Run the policies of a run, or one policy file, in an environment.",
+        epilog="example: sbac evaluate runs/demo --episodes 100",
+    )
+    parser.add_argument("target", metavar="RUN", help="a run's folder or a policy file")
+    parser.add_argument("--env", metavar="ID", help="task, or Gymnasium id (default: the run's task)")
+    parser.add_argument("--episodes", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first episode")
+    parser.add_argument("--json", action="store_true", help="one JSON line per policy instead of a table")
+    parser.set_defaults(run=_evaluate)
+
+
+def _evaluate(args: argparse.Namespace) -> int:
+    import json
+    from pathlib import Path
+
+    from sbac.evaluation.several import evaluate_policies
+    from sbac.report.summary import render, summarise
+
+    rows = evaluate_policies(Path(args.target), args.env, args.episodes, args.seed)
+    if args.json:
+        print("\n".join(json.dumps(row) for row in rows))
+    else:
+        print(render(summarise(rows)))
+    return 0
+
+
+# --- data ---------------------------------------------------------------------------------------------------------
+
+
+def _data_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "data",
+        help="list, describe, check or make datasets",
+        description="Datasets: what is here, what a file holds, what is wrong with it, and how to make one.",
+        epilog="example: sbac data info hopper-demo",
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=Parser)
+    listing = actions.add_parser(
+        "list", help="what is here, what can be made, what must be downloaded", epilog="example: sbac data list"
+    )
+    listing.set_defaults(run=_data_list)
+    info = actions.add_parser(
+        "info", help="describe a dataset", epilog="example: sbac data info hopper-demo --plot hopper.png"
+    )
+    info.add_argument("source", metavar="NAME|FILE")
+    info.add_argument("--plot", metavar="PNG", help="also draw it")
+    info.set_defaults(run=_data_info)
+    check = actions.add_parser(
+        "check", help="every problem of a file, with its row", epilog="example: sbac data check log.hdf5"
+    )
+    check.add_argument("file", metavar="FILE")
+    check.set_defaults(run=_data_check)
+    make = actions.add_parser(
+        "make", help="make stand-ins for D4RL's MuJoCo data", epilog="example: sbac data make hopper-medium-made"
+    )
+    make.add_argument("names", nargs="+", metavar="NAME", help="such as hopper-medium-made, or all")
+    make.add_argument("--out", metavar="DIR", help="where to (default: the data folder)")
+    make.add_argument("--seed", type=int, default=0)
+    make.set_defaults(run=_data_make)
+
+
+def _data_list(args: argparse.Namespace) -> int:
+    from sbac.data.inspect import listing
+
+    print(listing())
+    return 0
+
+
+def _data_info(args: argparse.Namespace) -> int:
+    from sbac.data.inspect import info
+
+    print(info(args.source, plot=args.plot))
+    return 0
+
+
+def _data_check(args: argparse.Namespace) -> int:
+    from sbac.data.inspect import check
+
+    problems = check(args.file)
+    for problem in problems:
+        print(problem)
+    if problems:
+        raise UserError(f"{args.file}: {len(problems)} problem{'s' if len(problems) > 1 else ''} found")
+    print(f"{args.file}: no problems found")
+    return 0
+
+
+def _data_make(args: argparse.Namespace) -> int:
+    from sbac.data.making import make_datasets
+
+    make_datasets(args.names, out=args.out, seed=args.seed)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""Bad input: one line on stderr, exit code 2, nothing half-written, nothing lost."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sbac.cli import main
+
+
+def columns(n: int = 100) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    ends = np.zeros(n, bool)
+    ends[9::10] = True
+    return {
+        "observations": rng.normal(size=(n, 3)).astype(np.float32),
+        "actions": rng.uniform(-1, 1, (n, 2)).astype(np.float32),
+        "rewards": rng.normal(size=n).astype(np.float32),
+        "terminals": np.zeros(n, bool),
+        "timeouts": ends,
+    }
+
+
+def write(path: Path, **changes: np.ndarray) -> str:
+    np.savez(path, **(columns() | changes))
+    return str(path)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The error line of a command that must be refused."""
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith("error: ") and err.count("\n") == 1, err
+    return err
+
+
+def with_nan(rewards: np.ndarray) -> np.ndarray:
+    rewards[17] = np.nan
+    return rewards
+
+
+def outside(actions: np.ndarray) -> np.ndarray:
+    actions[23, 1] = 1.5
+    return actions
+
+
+def test_bad_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = ["--out", str(tmp_path / "run")]
+    nan = write(tmp_path / "nan.npz", rewards=with_nan(columns()["rewards"]))
+    line = refused(capsys, "train", nan, *out)
+    assert "rewards" in line and "17" in line
+    short = write(tmp_path / "short.npz", rewards=columns()["rewards"][:-1])
+    assert "rewards" in refused(capsys, "train", short, *out)
+    wide = write(tmp_path / "wide.npz", actions=outside(columns()["actions"]))
+    line = refused(capsys, "train", wide, *out)
+    assert "actions" in line and "23" in line
+    none = write(tmp_path / "none.npz", **{k: v[:0] for k, v in columns().items()})
+    assert "none.npz" in refused(capsys, "train", none, *out)
+    discrete = write(tmp_path / "discrete.npz", actions=np.zeros(100, np.int64))
+    assert "discrete" in refused(capsys, "train", discrete, *out)
+    assert "missing.npz" in refused(capsys, "train", str(tmp_path / "missing.npz"), *out)
+    whole = write(tmp_path / "whole.npz")
+    truncated = tmp_path / "truncated.npz"
+    truncated.write_bytes(Path(whole).read_bytes()[:500])
+    assert "truncated.npz" in refused(capsys, "train", str(truncated), *out)
+    assert not (tmp_path / "run").exists()
+
+
+def test_bad_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = write(tmp_path / "data.npz")
+    out = ["--out", str(tmp_path / "run")]
+    assert "'td3-bc'" in refused(capsys, "train", data, "--algorithm", "td3bc", *out)
+    assert "'alpha'" in refused(capsys, "train", data, "--alpa", "2", *out)
+    assert "preset" in refused(capsys, "train", data, "--preset", "fast", *out)
+    assert "alpha" in refused(capsys, "train", data, "--alpha", "two", *out)
+    assert "alpha" in refused(capsys, "train", data, "--alpha", "nan", *out)
+    assert "steps" in refused(capsys, "train", data, "--steps", "1", "2", "3", *out)
+    assert "seeds" in refused(capsys, "train", data, "--seeds", "0", *out)
+    assert "NoSuchEnv" in refused(capsys, "train", data, "--env", "NoSuchEnv-v9", "--steps", "1", *out)
+    refused(capsys, "train", data, "--seeds", "many", *out)
+    refused(capsys, "no-such-command")
+    refused(capsys)
+
+
+def test_folders_that_are_not_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = write(tmp_path / "data.npz")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.tex").write_text("years of work")
+    for flag in ("--resume", "--overwrite"):
+        assert "not a run" in refused(capsys, "train", data, "--out", str(other), flag)
+    assert (other / "thesis.tex").read_text() == "years of work"
+    assert "not a run" in refused(capsys, "evaluate", str(other))
+    assert "no such folder" in refused(capsys, "evaluate", str(tmp_path / "absent"))
+    assert "not a policy file" in refused(capsys, "evaluate", str(other / "thesis.tex"))
+
+
+def test_the_rules_of_a_run_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, out = write(tmp_path / "data.npz"), str(tmp_path / "run")
+    common = ["train", data, "--algorithm", "bc", "--hidden", "4", "--out", out]
+    assert main([*common, "--steps", "10", "--resume"]) == 0  # resume on an absent folder starts
+    before = {p: p.read_bytes() for p in Path(out).rglob("*") if p.is_file()}
+    assert main([*common, "--steps", "10", "--resume"]) == 0  # on a finished run it changes nothing
+    capsys.readouterr()
+    assert "another" in refused(capsys, *common, "--steps", "20", "--resume")
+    assert "already" in refused(capsys, *common, "--steps", "10")
+    assert {p: p.read_bytes() for p in Path(out).rglob("*") if p.is_file()} == before
+    assert main([*common, "--steps", "20", "--overwrite"]) == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_no_space_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, run = write(tmp_path / "data.npz"), tmp_path / "run"
+    common = ["train", data, "--algorithm", "bc", "--hidden", "4", "--out", str(run), "--steps", "10"]
+    assert main(common) == 0
+    (run / "metrics.jsonl").unlink()
+    (run / "checkpoint" / "state-0.safetensors").unlink()
+    (run / "metrics.jsonl").symlink_to("/dev/full")
+    capsys.readouterr()
+    assert "No space left" in refused(capsys, *common, "--resume")
+
+
+def test_help_is_quick_and_loads_no_jax() -> None:
+    code = """
+import sys
+from sbac.cli import main
+try:
+    main(["--help"])
+except SystemExit:
+    pass
+assert "jax" not in sys.modules and "numpy" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)

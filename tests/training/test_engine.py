@@ -1,0 +1,140 @@
+"""The engine: a grid equals its runs alone, phases run once per distinct value, batches come from the right rows."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sbac
+from sbac.algorithms import find
+from sbac.algorithms.base import Spec
+from sbac.training.engine import Program
+from sbac.training.grid import members
+from sbac.training.table import Scaling, build_table, draw
+
+SMALL = {"hidden": [8], "batch_size": 16, "steps": 30}
+
+
+def make_data(n: int = 400, seed: int = 0) -> sbac.Dataset:
+    rng = np.random.default_rng(seed)
+    terminals, timeouts = np.zeros(n, bool), np.zeros(n, bool)
+    terminals[39::80] = True
+    timeouts[79::80] = True
+    return sbac.Dataset(
+        observations=rng.normal(size=(n, 3)),
+        actions=rng.uniform(-1, 1, (n, 2)),
+        rewards=rng.normal(size=n),
+        terminals=terminals,
+        timeouts=timeouts,
+    )
+
+
+def program(name: str, seeds, **options) -> Program:
+    data = make_data()
+    method = find(name)
+    runs = members(method, "quick", seeds, SMALL | options)
+    scaling = Scaling.of(data, runs[0].config)
+    spec = Spec(3, 2, jnp.asarray(scaling.states(data.observations[:50])))
+    return Program(method, runs, build_table(data, scaling), None, spec)
+
+
+def train_all(prog: Program) -> dict:
+    finals: dict = {}
+    for i, phase in enumerate(prog.algorithm.phases):
+        state = prog.init(i, finals)
+        finals[phase.name], _ = prog.advance(i, prog.inputs(i, finals), state, 0, 30)
+    return finals
+
+
+def test_a_run_of_a_grid_equals_the_same_run_alone() -> None:
+    grid = train_all(program("sbac", 3, alpha=[0.5, 2.0], ratio_hidden=[8], policy_learning_rate=[1e-3, 1e-4]))
+    alone = train_all(program("sbac", [2], alpha=2.0, ratio_hidden=[8], policy_learning_rate=1e-4))
+    # order: alpha outermost, then policy_learning_rate, seeds innermost; estimate holds one training per seed
+    for name, row in (("estimate", 2), ("improve", 11)):
+        for ours, theirs in zip(jax.tree.leaves(grid[name]), jax.tree.leaves(alone[name]), strict=True):
+            np.testing.assert_allclose(ours[row], theirs[0], rtol=2e-3, atol=2e-5)
+
+
+def test_phases_run_once_per_distinct_value_of_what_they_read() -> None:
+    prog = program("sbac", 3, alpha=[0.5, 2.0], ratio_hidden=[8])
+    assert [len(prog.members(i)) for i in range(2)] == [3, 6]
+    # the discount is read by phase estimate, so it splits it
+    prog = program("sbac", 3, alpha=[0.5, 2.0], discount=[0.9, 0.99], ratio_hidden=[8])
+    assert [len(prog.members(i)) for i in range(2)] == [6, 12]
+
+
+def test_a_chunk_can_be_cut_anywhere() -> None:
+    prog = program("sbac-no-w", 2)
+    whole, _ = prog.advance(0, prog.inputs(0, {}), prog.init(0, {}), 0, 30)
+    state, _ = prog.advance(0, prog.inputs(0, {}), prog.init(0, {}), 0, 11)
+    cut, _ = prog.advance(0, prog.inputs(0, {}), state, 11, 30)
+    for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(cut), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_static_differences_make_groups_and_one_folder(tmp_path) -> None:
+    run = sbac.train(make_data(), "bc", seeds=2, steps=20, hidden=[[8], [4, 4]], batch_size=8, out=tmp_path / "r")
+    assert [p.config["hidden"] for p in run.policies] == [[8], [8], [4, 4], [4, 4]]
+    assert {row["group"] for row in run.metrics} == {0, 1}
+
+
+def test_batches_come_only_from_rows_that_know_what_is_needed() -> None:
+    data = make_data()
+    config = members(find("bc"), "quick", 1, SMALL | {"standardise_states": False})[0].config
+    table = build_table(data, Scaling.of(data, config))
+    assert table.counts.tolist() == [395, 395, 400]  # five time limits of 400 rows lack s' and a'
+    batch = draw(table, jax.random.key(0), 20_000, "next_action", 2)
+    limits = data.observations[data.timeouts]
+    drawn = np.asarray(batch.observations)
+    assert not (drawn[:, None] == limits[None]).all(-1).any()
+    rows = np.asarray(draw(table, jax.random.key(0), 20_000, "next_action", 2).rows.observations)
+    assert (rows[:, None] == limits[None]).all(-1).any(0).all()
+    # a' is the action of the next row of the same episode
+    where = {tuple(o): i for i, o in enumerate(data.observations)}
+    for s, a2, done in zip(drawn[:500], np.asarray(batch.next_actions), np.asarray(batch.terminals), strict=False):
+        i = where[tuple(s)]
+        np.testing.assert_allclose(a2, data.actions[i if done else i + 1], rtol=1e-6)
+
+
+def test_draws_are_uniform() -> None:
+    data = make_data()
+    config = members(find("bc"), "quick", 1, SMALL | {"standardise_states": False})[0].config
+    table = build_table(data, Scaling.of(data, config))
+    rows = np.asarray(draw(table, jax.random.key(1), 200_000, "row", 2).rows.observations[:, 0])
+    counts = np.array([(rows == x).sum() for x in data.observations[:, 0]])
+    expected = 200_000 / 400
+    assert ((counts - expected) ** 2 / expected).sum() < 400 + 5 * np.sqrt(800)  # chi-square, five sigma
+
+
+def test_scaling_is_baked_into_the_policy() -> None:
+    data = make_data()
+    raw = sbac.Dataset(
+        observations=data.observations * 100 + 7,
+        actions=data.actions * 3,
+        rewards=data.rewards,
+        terminals=data.terminals,
+        timeouts=data.timeouts,
+        action_low=[-3, -3],
+        action_high=[3, 3],
+    )
+    plain = sbac.train(data, "bc", steps=50, hidden=[8])
+    scaled = sbac.train(raw, "bc", steps=50, hidden=[8])
+    probe = data.observations[:10]
+    np.testing.assert_allclose(scaled.policies[0](probe * 100 + 7), 3 * plain.policies[0](probe), atol=0.05)
+
+
+def test_warm_start_continues_from_the_networks_of_another_run(tmp_path) -> None:
+    data = make_data()
+    first = sbac.train(data, "bc", steps=50, hidden=[8], out=tmp_path / "a")
+    same = sbac.train(data, "bc", steps=0, hidden=[8], out=tmp_path / "b", warm_start=tmp_path / "a")
+    probe = data.observations[:10]
+    np.testing.assert_array_equal(first.policies[0](probe), same.policies[0](probe))
+    with pytest.raises(sbac.UserError, match="expected"):
+        sbac.train(data, "bc", steps=0, hidden=[4], out=tmp_path / "c", warm_start=tmp_path / "a")
+
+
+def test_validation_losses_come_from_held_out_episodes() -> None:
+    run = sbac.train(make_data(), "bc", steps=20, hidden=[8], validation=0.4)
+    assert all(np.isfinite(row["validation_loss"]) for row in run.metrics)
+    none = sbac.train(make_data(), "bc", steps=20, hidden=[8], validation=0.0)
+    assert not any("validation_loss" in row for row in none.metrics)
