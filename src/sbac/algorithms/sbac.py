@@ -54,8 +54,8 @@ class SBACConfig(ratio.RatioConfig):
     dual_learning_rate: float = 1e-3
     temper: bool = True
     """Shrink w towards 1 where its own diagnostics call it unreliable."""
-    temper_behaviour_ess: float = 0.02
-    temper_weight_ess: float = 0.1
+    temper_beta_ess: float = 0.02
+    temper_ratio_ess: float = 0.1
 
 
 # --- Phase estimate ---------------------------------------------------------------------------------------------
@@ -194,9 +194,7 @@ def ratio_batch(
 
 def trusted(config: SBACConfig, trust: Array, metrics: Metrics) -> Array:
     """A running judgement in [0, 1] of whether w can be believed, from the effective sample sizes."""
-    now = jnp.minimum(
-        metrics["behaviour_ess"] / config.temper_behaviour_ess, metrics["weight_ess"] / config.temper_weight_ess
-    )
+    now = jnp.minimum(metrics["beta_ess"] / config.temper_beta_ess, metrics["ratio_ess"] / config.temper_ratio_ess)
     return 0.99 * trust + 0.01 * jnp.clip(now, 0.0, 1.0)
 
 
@@ -214,7 +212,7 @@ def improve(
         transitions = ratio_batch(config, state.policy.model, mu, batch, ratio_key)
         weight_state, ratio_loss = ratio.update(config, weight_state, transitions, ratio_key)
         weights = ratio.weights(config, weight_state, batch.observations)
-        metrics = ratio_loss | ratio.diagnostics(config, weight_state, transitions)
+        metrics = ratio_loss | ratio.diagnostics(config, weight_state, batch.observations, transitions.log_ratio)
         if config.temper:
             trust = trusted(config, trust, metrics)
             tempered = weights**trust
