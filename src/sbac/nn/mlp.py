@@ -1,11 +1,13 @@
 """Multi-layer perceptrons as plain pytrees of arrays, so that they vmap over runs and over ensembles."""
 
+import math
 from collections.abc import Sequence
 from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 
@@ -29,14 +31,16 @@ class MLP(eqx.Module):
     ) -> "MLP":
         """Uniform fan-in initialisation; `last_scale` shrinks the last layer (small first outputs)."""
         sizes = [inputs, *hidden, outputs]
-        keys = jax.random.split(key, len(sizes) - 1)
-        weights: list[Array] = []
-        biases: list[Array] = []
-        for i, (fan_in, fan_out) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
-            last = i == len(sizes) - 2
-            limit = (last_scale if last else 1.0) / jnp.sqrt(fan_in)
-            weights.append(jax.random.uniform(keys[i], (fan_in, fan_out), minval=-limit, maxval=limit))
-            biases.append(jnp.zeros(fan_out))
+        shapes = list(zip(sizes[:-1], sizes[1:], strict=True))
+        # One draw for all layers: a draw each would multiply the time to compile.
+        cuts = np.cumsum([fan_in * fan_out for fan_in, fan_out in shapes])
+        draws = jnp.split(jax.random.uniform(key, (cuts[-1],), minval=-1.0, maxval=1.0), cuts[:-1])
+        scales = [1.0] * (len(shapes) - 1) + [last_scale]
+        weights = [
+            draw.reshape(shape) * (scale / math.sqrt(shape[0]))
+            for draw, shape, scale in zip(draws, shapes, scales, strict=True)
+        ]
+        biases = [jnp.zeros(fan_out) for _, fan_out in shapes]
         return cls(weights, biases, normalise)
 
     def __call__(self, *inputs: Float[Array, "*batch _"]) -> Float[Array, "*batch outputs"]:
