@@ -13,6 +13,20 @@ REGISTRY = {
     "sbac": "sbac:SBAC",
     "sbac-no-w": "sbac:SBAC_NO_W",
     "sbac-q-pi": "sbac:SBAC_Q_PI",
+    "sac": "sac:SAC",
+    "td3": "td3:TD3",
+    "bcq": "bcq:BCQ",
+    "bear": "bear:BEAR",
+    "brac-p": "brac:BRAC_P",
+    "brac-v": "brac:BRAC_V",
+    "brac-plus": "brac_plus:BRAC_PLUS",
+    "algae-dice": "algae_dice:ALGAE_DICE",
+    "fisher-brc": "fisher_brc:FISHER_BRC",
+    "one-step": "one_step:ONE_STEP",
+    "cql": "cql:CQL",
+    "td3-bc": "td3_bc:TD3_BC",
+    "iql": "iql:IQL",
+    "rebrac": "rebrac:REBRAC",
 }
 
 

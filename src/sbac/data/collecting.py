@@ -123,12 +123,20 @@ class Request(NamedTuple):
     noise: float
 
 
+def received(connection: Connection) -> Request | None:
+    """The next request; none when the other side has ended, in whatever way."""
+    try:
+        return connection.recv()
+    except (EOFError, ConnectionError):
+        return None
+
+
 def collector(connection: Connection, env_id: str, count: int, seed: int) -> None:
-    """The body of a collector's process: answers requests with rows (s, a, r, terminal, s') until it is sent None."""
+    """The body of a collector's process: answers requests with rows (s, a, r, terminal, s') until there are none."""
     rng = np.random.default_rng(seed)
     envs = Envs(env_id, count, seed)
     size = envs.instances[0].action_space.shape[0]
-    while (request := connection.recv()) is not None:
+    while (request := received(connection)) is not None:
         act = uniform(size, rng)
         if request.arrays is not None:
             act = acting(request.kind, request.arrays, rng, request.noise)

@@ -220,7 +220,7 @@ class Collectors:
 
     def close(self) -> None:
         for connection in self.connections:
-            connection.send(None)
+            connection.close()
 
 
 class Evaluators:

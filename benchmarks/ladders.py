@@ -1,0 +1,287 @@
+"""Trains the policies behind the made data with soft actor-critic, and picks the ladders that are shipped.
+
+python benchmarks/ladders.py train --minutes 9 --state STATE --out OUT --seeds 3     (again with the same STATE
+                                                                                      to train on)
+python benchmarks/ladders.py pick OUT/*.safetensors
+"""
+
+import argparse
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from sbac.data.making import Ladder, Rung, read_ladders, write_ladders
+
+if TYPE_CHECKING:
+    from sbac.training.online import Learner
+
+START = time.monotonic()
+SHIPPED = Path(__file__).parents[1] / "src" / "sbac" / "data" / "ladders"
+BEST_FILE, OTHERS_FILE, SHIPPED_FILE = 8_300_000, 12_400_000, 7_900_000  # bytes
+
+
+class Task(NamedTuple):
+    """An environment with its sizes, D4RL's reference returns, its level of medium and the least for an expert."""
+
+    environment: str
+    observations: int
+    actions: int
+    lowest: float
+    highest: float
+    medium: float
+    expert: float
+
+    def score(self, returns: Sequence[float]) -> float:
+        return 100.0 * (float(np.mean(returns)) - self.lowest) / (self.highest - self.lowest)
+
+
+TASKS = {
+    "halfcheetah": Task("HalfCheetah-v4", 17, 6, -280.178953, 12135.0, 41.0, 90.0),
+    "hopper": Task("Hopper-v4", 11, 3, -20.272305, 3234.3, 44.0, 95.0),
+    "walker2d": Task("Walker2d-v4", 17, 6, 1.629008, 4592.3, 62.0, 95.0),
+}
+NAMES = {task.environment: name for name, task in TASKS.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    training = commands.add_parser("train")
+    training.set_defaults(call=train)
+    training.add_argument("--minutes", type=float, default=9.0, help="wall clock, writing included")
+    training.add_argument("--reserve", type=float, default=45.0, help="seconds of it kept for the end")
+    training.add_argument("--state", type=Path, required=True, help="where training stops and continues")
+    training.add_argument("--out", type=Path, required=True)
+    training.add_argument("--seeds", type=int, default=3)
+    training.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
+    training.add_argument("--total-steps", type=int, default=10_000_000)
+    training.add_argument("--start-steps", type=int, default=10_000)
+    training.add_argument("--round", type=int, default=512, help="environment steps and updates of a run in a round")
+    training.add_argument("--instances", type=int, default=8, help="environments of a run, stepped together")
+    training.add_argument("--capacity", type=int, default=1_000_000)
+    training.add_argument("--unroll", type=int, default=1, help="updates unrolled in the compiled loop")
+    training.add_argument("--every", type=int, default=5_000, help="steps between early snapshots; later 2 and 5 times")
+    training.add_argument("--evaluators", type=int, default=5, help="processes")
+    training.add_argument("--episodes", type=int, default=5, help="of each evaluation, by mode and by samples")
+    picking = commands.add_parser("pick")
+    picking.set_defaults(call=pick)
+    picking.add_argument("files", nargs="+", type=Path)
+    picking.add_argument("--out", type=Path, default=SHIPPED)
+    picking.add_argument("--episodes", type=int, default=20)
+    arguments = parser.parse_args()
+    arguments.call(arguments)
+
+
+def train(options: argparse.Namespace) -> None:
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = "1"  # the processes that step environments use one core each
+    os.environ.setdefault("MUJOCO_GL", "disable")
+    import jax
+
+    from sbac.algorithms.sac import SAC, SACConfig
+    from sbac.training.online import Collectors, Evaluators, Learner, OnlineRun, Rounds, train_online
+
+    jax.config.update("jax_compilation_cache_dir", str(options.state.absolute().parent / "compiled"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 1.0)
+    runs = [
+        OnlineRun(TASKS[name].environment, TASKS[name].observations, TASKS[name].actions, seed)
+        for name in options.tasks
+        for seed in range(options.seeds)
+    ]
+    rounds = Rounds(options.instances, options.round, options.capacity, options.unroll)
+    resumed = (options.state / "ladders.safetensors").exists()
+    collectors = Collectors(runs, rounds, generation=time.time_ns() if resumed else 0)
+    evaluators = Evaluators(options.evaluators, options.episodes)
+    learner = Learner(SAC, SACConfig(), runs, rounds)
+    ladders = [Ladder(r.environment, "tanh-gaussian", [], about(r.seed)) for r in runs]
+    if resumed:
+        learner.load(options.state)
+        ladders = read_ladders(options.state / "ladders.safetensors")
+        for ladder in ladders:
+            for rung in ladder.rungs:
+                if not rung.mode:
+                    evaluators.submit(ladder, rung)
+    print(f"{jax.devices()[0]}, {len(runs)} runs, from step {learner.step}, {seconds():.0f} s", flush=True)
+
+    began, first = time.monotonic(), learner.step
+    saved = time.monotonic()
+
+    def rate() -> float:
+        return (learner.step - first) / (time.monotonic() - began)
+
+    def on_evaluation(ladder: Ladder, rung: Rung) -> None:
+        task = TASKS[NAMES[ladder.environment]]
+        print(
+            f"{seconds():4.0f} s  {NAMES[ladder.environment]:12} seed {ladder.about['seed']}  step {rung.step:8}"
+            f"  mode {np.mean(rung.mode):7.0f} ({task.score(rung.mode):5.1f})"
+            f"  sampled {np.mean(rung.sampled):7.0f} ({task.score(rung.sampled):5.1f})"
+            f"  {rate():6.0f} steps/s  {len(evaluators.waiting)} waiting",
+            flush=True,
+        )
+
+    marks = {"rounds": 0}
+
+    def on_round() -> None:
+        nonlocal saved
+        marks["rounds"] += 1
+        if marks["rounds"] == 25:
+            print(f"{seconds():4.0f} s  step {learner.step}  {rate():.0f} steps/s", flush=True)
+        if time.monotonic() - saved > 120:
+            saved = time.monotonic()
+            write_candidates(options.out, ladders)
+            print(f"{seconds():4.0f} s  step {learner.step}  {status(learner)}", flush=True)
+
+    deadline = START + 60 * options.minutes - options.reserve
+    try:
+        train_online(
+            learner,
+            ladders,
+            collectors,
+            evaluators,
+            start_steps=options.start_steps,
+            exploration=0.0,
+            total_steps=options.total_steps,
+            deadline=deadline,
+            schedule=((100_000, options.every), (400_000, 2 * options.every), (10**12, 5 * options.every)),
+            on_evaluation=on_evaluation,
+            on_round=on_round,
+        )
+        print(
+            f"{seconds():4.0f} s  stopped at step {learner.step}, {rate():.0f} steps/s a run, {status(learner)}",
+            flush=True,
+        )
+        while evaluators.waiting and time.monotonic() < deadline + 0.3 * options.reserve:
+            time.sleep(0.2)
+            for ladder, rung in evaluators.collect():
+                on_evaluation(ladder, rung)
+        write_candidates(options.out, ladders)
+        save(options.state, learner, ladders)
+        print(f"{seconds():4.0f} s  written", flush=True)
+    finally:
+        collectors.close()
+        evaluators.close()
+
+
+def seconds() -> float:
+    return time.monotonic() - START
+
+
+def status(learner: "Learner") -> str:
+    return ", ".join(f"{k} {np.round(np.asarray(v), 2).tolist()}" for k, v in learner.metrics.items())
+
+
+def about(seed: int) -> dict[str, object]:
+    from importlib.metadata import version
+
+    return {"algorithm": "sac", "seed": seed, "mujoco": version("mujoco"), "gymnasium": version("gymnasium")}
+
+
+def save(folder: Path, learner: "Learner", ladders: Sequence[Ladder]) -> None:
+    """Writes beside the folder and swaps, so that a broken write leaves the old one."""
+    fresh = folder.with_name(folder.name + ".new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    learner.save(fresh)
+    write_ladders(fresh / "ladders.safetensors", ladders)
+    shutil.rmtree(folder, ignore_errors=True)
+    fresh.rename(folder)
+
+
+def write_candidates(folder: Path, ladders: Sequence[Ladder]) -> None:
+    """Two files an environment: its best run, and the others, each with as many snapshots as fit."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, task in TASKS.items():
+        mine = [ladder for ladder in ladders if ladder.environment == task.environment]
+        mine = [x for x in (evaluated(ladder) for ladder in mine) if x.rungs]
+        if not mine:
+            continue
+        mine.sort(key=best, reverse=True)
+        write_ladders(folder / f"{name}-best.safetensors", [thinned(mine[0], BEST_FILE)])
+        if len(mine) > 1:
+            share = OTHERS_FILE // (len(mine) - 1)
+            write_ladders(folder / f"{name}-others.safetensors", [thinned(ladder, share) for ladder in mine[1:]])
+
+
+def evaluated(ladder: Ladder) -> Ladder:
+    return Ladder(ladder.environment, ladder.kind, [r for r in ladder.rungs if r.mode], ladder.about)
+
+
+def best(ladder: Ladder) -> float:
+    """The mean of the three best snapshots' sampled returns, which one lucky evaluation does not decide."""
+    return float(np.mean(sorted((np.mean(r.sampled) for r in ladder.rungs), reverse=True)[:3]))
+
+
+def thinned(ladder: Ladder, budget: int) -> Ladder:
+    """The snapshots that matter most: the best five, the way to medium level, then the rest, evenly spread."""
+    size = sum(v.nbytes for v in ladder.rungs[0].arrays.values())
+    room = max(1, (budget - 200_000) // size)
+    rungs = ladder.rungs
+    strongest = sorted(rungs, key=lambda r: np.mean(r.sampled), reverse=True)[:5]
+    task = TASKS[NAMES[ladder.environment]]
+    medium = next((r.step for r in rungs if task.score(r.sampled) >= task.medium), 0) * 1.5
+    early = [r for r in rungs if r.step <= medium and r not in strongest]
+    late = [r for r in rungs if r.step > medium and r not in strongest]
+    kept = strongest[:room]
+    kept += spread(early, room - len(kept))
+    kept += spread(late, room - len(kept))
+    return Ladder(ladder.environment, ladder.kind, sorted(kept, key=lambda r: r.step), ladder.about)
+
+
+def spread(rungs: Sequence[Rung], room: int) -> list[Rung]:
+    """At most `room` of them, evenly."""
+    if len(rungs) <= room:
+        return list(rungs)
+    return [rungs[i] for i in np.unique(np.linspace(0, len(rungs) - 1, max(0, room)).astype(int))]
+
+
+def pick(options: argparse.Namespace) -> None:
+    """Chooses, for each environment, the way to medium of one run and the best expert of any."""
+    from sbac.data.collecting import returns
+
+    ladders = [ladder for file in options.files for ladder in read_ladders(file)]
+    options.out.mkdir(parents=True, exist_ok=True)
+    for name, task in TASKS.items():
+        mine = [ladder for ladder in ladders if ladder.environment == task.environment]
+        if not mine:
+            continue
+
+        def again(ladder: Ladder, rung: Rung) -> float:
+            mode, sampled = returns(ladder.environment, ladder.kind, rung.policy(), options.episodes, 7)
+            rung.mode, rung.sampled = mode.tolist(), sampled.tolist()
+            return task.score(rung.sampled)  # noqa: B023
+
+        strong = sorted(((x, r) for x in mine for r in x.rungs), key=lambda p: np.mean(p[1].sampled), reverse=True)[:8]
+        expert_score, expert_ladder, expert = max(((again(x, r), x, r) for x, r in strong), key=lambda t: t[0])
+
+        def distance(ladder: Ladder, rung: Rung) -> float:
+            return abs(task.score(rung.sampled) - task.medium)  # noqa: B023
+
+        near = sorted(((x, r) for x in mine for r in x.rungs), key=lambda p: distance(*p))[:12]
+        medium_ladder, medium = min(near, key=lambda p: abs(again(*p) - task.medium))
+        way = [r for r in medium_ladder.rungs if r.step < medium.step]
+        size = sum(v.nbytes for v in medium.arrays.values())
+        rungs = [*spread(way, SHIPPED_FILE // size - 2), medium, expert]
+        about = {
+            **medium_ladder.about,
+            "medium": len(rungs) - 2,
+            "expert": len(rungs) - 1,
+            "expert_seed": expert_ladder.about["seed"],
+        }
+        path = options.out / f"{name}.safetensors"
+        write_ladders(path, [Ladder(task.environment, medium_ladder.kind, rungs, about)])
+        verdict = "" if expert_score >= task.expert else f"  below {task.expert}"
+        print(
+            f"{name:12} {len(rungs)} snapshots, {path.stat().st_size / 1e6:.1f} MB;"
+            f" medium at step {medium.step} of seed {medium_ladder.about['seed']}: {task.score(medium.sampled):.1f};"
+            f" expert at step {expert.step} of seed {expert_ladder.about['seed']}: {expert_score:.1f}{verdict}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""Soft actor-critic (Haarnoja et al., 2018, second version): maximum-entropy control with a tuned temperature."""
+
+import math
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Spec, config, split
+from sbac.nn import Critic, Gaussian, GaussianPolicy, Multiplier, Trained, polyak
+
+
+@config
+class SACConfig(Config):
+    steps: tuple[int, ...] = (1_000_000,)
+    hidden: tuple[int, ...] = (256, 256)
+    learning_rate: float = 3e-4
+    target_rate: float = 0.005
+    start_steps: int = 10_000
+    """Environment steps with uniform actions before the first update."""
+    exploration: float = 0.0
+    """Noise added to the policy's own samples when acting: none."""
+    standardise_states: bool = False
+
+
+class State(eqx.Module):
+    """`used` is 1 for the action's dimensions and 0 for padding: runs of several environments share one program."""
+
+    policy: Trained[GaussianPolicy]
+    critic: Trained[Critic]
+    target: Critic
+    temperature: Multiplier
+    used: Float[Array, " act"]
+
+
+def act(
+    policy: GaussianPolicy, used: Float[Array, " act"], observations: Float[Array, "batch obs"], key: PRNGKeyArray
+) -> tuple[Float[Array, "batch act"], Float[Array, " batch"]]:
+    """Reparametrised actions and their log density. Padding is the point u = 0 with density 1: it adds nothing."""
+    mean, log_std = policy(observations)
+    gaussian = Gaussian(mean * used, jnp.where(used > 0, log_std, -0.5 * math.log(2 * math.pi)))
+    u = gaussian.sample_pre_tanh(key) * used
+    return jnp.tanh(u), gaussian.log_prob_pre_tanh(u)
+
+
+def critic_loss(critic: Critic, batch: Batch, target: Array) -> tuple[Array, Metrics]:
+    q = critic(batch.observations, batch.actions)
+    return ((q - target) ** 2).mean(-1).sum(), {"q": q.mean()}
+
+
+def policy_loss(
+    policy: GaussianPolicy, critic: Critic, temperature: Array, used: Array, batch: Batch, key: PRNGKeyArray
+) -> tuple[Array, Array]:
+    actions, log_prob = act(policy, used, batch.observations, key)
+    return (temperature * log_prob - critic.minimum(batch.observations, actions)).mean(), -log_prob.mean()
+
+
+def init(config: SACConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> State:
+    policy_key, critic_key = split(key, 2)
+    policy = GaussianPolicy.create(policy_key, spec.observations, config.hidden, spec.actions)
+    critic = Critic.create(critic_key, spec.observations, spec.actions, config.hidden)
+    return State(Trained.create(policy), Trained.create(critic), critic, Multiplier.create(1.0), jnp.ones(spec.actions))
+
+
+def update(
+    config: SACConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Array
+) -> tuple[State, Metrics]:
+    next_key, key = split(key, 2)
+    temperature = state.temperature.value
+
+    next_actions, next_log_prob = act(state.policy.model, state.used, batch.next_observations, next_key)
+    next_value = state.target.minimum(batch.next_observations, next_actions) - temperature * next_log_prob
+    target = batch.rewards + config.discount * (1.0 - batch.terminals) * next_value
+
+    critic, metrics = state.critic.minimise(lambda q: critic_loss(q, batch, target), config.learning_rate)
+    policy, entropy = state.policy.minimise(
+        lambda p: policy_loss(p, critic.model, temperature, state.used, batch, key), config.learning_rate
+    )
+    target_entropy = -state.used.sum()
+    return State(
+        policy,
+        critic,
+        polyak(state.target, critic.model, config.target_rate),
+        state.temperature.update(target_entropy - entropy, config.learning_rate),
+        state.used,
+    ), {**metrics, "entropy": entropy, "temperature": temperature}
+
+
+def actor(config: SACConfig, past: Past, state: State) -> Actor:
+    return Actor("tanh-gaussian", {"policy": state.policy.model.net})
+
+
+SAC = Algorithm(
+    name="sac",
+    config=SACConfig,
+    phases=(Phase("train", init, update, actor),),
+    source="Haarnoja et al., Soft Actor-Critic Algorithms and Applications, 2018",
+    presets={"quick": {"steps": (100_000,)}, "paper": {}},
+    online=True,
+)

@@ -1,0 +1,94 @@
+"""TD3 (Fujimoto et al., 2018): a deterministic policy, twin critics, smoothed targets, delayed policy updates."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Spec, config, split
+from sbac.nn import Critic, DeterministicPolicy, Trained, polyak
+
+
+@config
+class TD3Config(Config):
+    steps: tuple[int, ...] = (1_000_000,)
+    hidden: tuple[int, ...] = (256, 256)
+    learning_rate: float = 3e-4
+    target_rate: float = 0.005
+    target_noise: float = 0.2
+    target_noise_clip: float = 0.5
+    policy_delay: int = 2
+    start_steps: int = 25_000
+    """Environment steps with uniform actions before the first update."""
+    exploration: float = 0.1
+    """Deviation of the Gaussian noise added to the action when acting."""
+    standardise_states: bool = False
+
+
+class State(eqx.Module):
+    """`used` is 1 for the action's dimensions and 0 for padding: runs of several environments share one program."""
+
+    policy: Trained[DeterministicPolicy]
+    critic: Trained[Critic]
+    policy_target: DeterministicPolicy
+    critic_target: Critic
+    used: Float[Array, " act"]
+
+
+def critic_loss(critic: Critic, batch: Batch, target: Array) -> tuple[Array, Metrics]:
+    q = critic(batch.observations, batch.actions)
+    return ((q - target) ** 2).mean(-1).sum(), {"q": q.mean()}
+
+
+def policy_loss(policy: DeterministicPolicy, critic: Critic, used: Array, batch: Batch) -> tuple[Array, None]:
+    """The first critic alone judges the policy."""
+    return -critic(batch.observations, policy(batch.observations) * used)[0].mean(), None
+
+
+def init(config: TD3Config, spec: Spec, past: Past, key: PRNGKeyArray) -> State:
+    policy_key, critic_key = split(key, 2)
+    policy = DeterministicPolicy.create(policy_key, spec.observations, config.hidden, spec.actions)
+    critic = Critic.create(critic_key, spec.observations, spec.actions, config.hidden)
+    return State(Trained.create(policy), Trained.create(critic), policy, critic, jnp.ones(spec.actions))
+
+
+def update(
+    config: TD3Config, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Array
+) -> tuple[State, Metrics]:
+    noise = config.target_noise * jax.random.normal(key, batch.actions.shape)
+    noise = jnp.clip(noise, -config.target_noise_clip, config.target_noise_clip)
+    next_actions = jnp.clip(state.policy_target(batch.next_observations) + noise, -1.0, 1.0) * state.used
+    next_value = state.critic_target.minimum(batch.next_observations, next_actions)
+    target = batch.rewards + config.discount * (1.0 - batch.terminals) * next_value
+
+    critic, metrics = state.critic.minimise(lambda q: critic_loss(q, batch, target), config.learning_rate)
+
+    def improve() -> tuple[Trained[DeterministicPolicy], DeterministicPolicy, Critic]:
+        policy, _ = state.policy.minimise(
+            lambda p: policy_loss(p, critic.model, state.used, batch), config.learning_rate
+        )
+        return (
+            policy,
+            polyak(state.policy_target, policy.model, config.target_rate),
+            polyak(state.critic_target, critic.model, config.target_rate),
+        )
+
+    def keep() -> tuple[Trained[DeterministicPolicy], DeterministicPolicy, Critic]:
+        return state.policy, state.policy_target, state.critic_target
+
+    policy, policy_target, critic_target = jax.lax.cond(step % config.policy_delay == 0, improve, keep)
+    return State(policy, critic, policy_target, critic_target, state.used), metrics
+
+
+def actor(config: TD3Config, past: Past, state: State) -> Actor:
+    return Actor("deterministic", {"policy": state.policy.model.net})
+
+
+TD3 = Algorithm(
+    name="td3",
+    config=TD3Config,
+    phases=(Phase("train", init, update, actor),),
+    source="Fujimoto et al., Addressing Function Approximation Error in Actor-Critic Methods, ICML 2018",
+    presets={"quick": {"steps": (100_000,)}, "paper": {}},
+    online=True,
+)
