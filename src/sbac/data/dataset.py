@@ -12,8 +12,7 @@
 """
 
 import hashlib
-import os
-import tempfile
+import io
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from sbac.data.columns import problems
 from sbac.data.tasks import find_task
 from sbac.errors import UserError
+from sbac.files import write_atomic
 
 Floats = NDArray[np.float32]
 Flags = NDArray[np.bool_]
@@ -164,26 +164,16 @@ class Dataset:
         return {name: getattr(self, name) for name in names + ["next_observations"] * self.stores_next}
 
     def save(self, path: str | Path) -> None:
-        """Write an npz file that `sbac.load` reads back as the same dataset. Nothing is left behind on failure."""
+        """Write an npz file that `sbac.load` reads back as the same dataset."""
         path = Path(path)
         if path.suffix != ".npz":
             raise UserError(f"{path}: datasets are saved as .npz")
         about = {"name": self.name, "kind": self.kind, "task": self.task or ""}
         arrays = self._columns() | {"action_low": self.action_low, "action_high": self.action_high}
         arrays |= {key: np.array(value) for key, value in about.items()}
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
-                try:
-                    np.savez(file, allow_pickle=False, **arrays)
-                    file.flush()
-                    os.replace(file.name, path)
-                except BaseException:
-                    os.unlink(file.name)
-                    raise
-            path.chmod(0o644)
-        except OSError as error:
-            raise UserError(f"{path}: cannot write the dataset: {error.strerror or error}") from error
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, **arrays)
+        write_atomic(path, buffer.getvalue())
 
 
 def jumps(observations: Floats, next_observations: Floats) -> Flags:

@@ -18,7 +18,6 @@ from sbac.errors import UserError, unknown
 
 Source = str | Path | Dataset | Mapping[str, ArrayLike]
 
-EMBEDDED_FOLDER = Path(__file__).parent / "embedded"
 HDF5 = (".hdf5", ".h5")
 SUFFIXES = (*HDF5, ".npz", ".parquet", ".csv")
 LONGEST_LIMIT = 1000
@@ -74,6 +73,11 @@ def data_folder() -> Path:
     return Path(os.environ.get("SBAC_DATA") or "data")
 
 
+def embedded_file(name: str) -> Path:
+    """Where the package keeps a dataset of its own."""
+    return Path(__file__).parent / "embedded" / f"{name}.npz"
+
+
 def d4rl_folders() -> list[Path]:
     """Where D4RL's files are looked for: the data folder, here, and D4RL's own cache."""
     cache = os.environ.get("D4RL_DATASET_DIR") or "~/.d4rl/datasets"
@@ -84,7 +88,7 @@ def locate(source: str | Path) -> Located:
     """Find a source by its name, or as a path."""
     name = str(source)
     if name in EMBEDDED:
-        path = EMBEDDED_FOLDER / f"{name}.npz"
+        path = embedded_file(name)
         if not path.is_file():
             raise UserError(f"{name}: this installation lacks its embedded dataset; reinstall the package")
         return Located(path, {"name": name, "kind": "embedded", "task": name})
@@ -107,10 +111,11 @@ def locate(source: str | Path) -> Located:
             f"{name}: not among the Minari datasets in {minari.root()}; get it with `minari download {name}` "
             "(pip install 'sbac[minari]')"
         )
-    raise unknown("dataset (and no such file)", name, [*EMBEDDED, *TASKS, *_made_names()])
+    raise unknown("dataset (and no such file)", name, [*EMBEDDED, *TASKS, *made_names()])
 
 
-def _made_names() -> list[str]:
+def made_names() -> list[str]:
+    """The stand-ins that `sbac data make` makes."""
     return [name.replace("-v2", "-made") for name in TASKS if name.endswith("-v2")]
 
 
@@ -174,6 +179,8 @@ def _named(stored: Mapping[str, Any], columns: ColumnMap | None, path: Path) -> 
     about = {key: str(text) for key, text in texts.items() if text.dtype.kind == "U" and text.shape == ()}
     if about.get("kind") in KINDS and (not about.get("task") or is_task(about["task"])):
         known |= {key: value for key, value in about.items() if value}
+    if known.get("kind", "user") == "user":
+        known["name"] = path.name
     return known
 
 

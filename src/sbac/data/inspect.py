@@ -1,0 +1,236 @@
+"""What a dataset holds, what is wrong with a file, and which datasets are within reach."""
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sbac.data import minari
+from sbac.data.columns import SHOWN, problems
+from sbac.data.dataset import Dataset, jumps
+from sbac.data.loading import Source, d4rl_folders, data_folder, embedded_file, load, made_names, read
+from sbac.data.tasks import EMBEDDED, TASKS, find_task
+from sbac.errors import UserError
+from sbac.files import write_atomic
+
+SATURATED = 0.001
+"""An action counts as saturated within this share of its range from a bound."""
+BINS = 12
+BAR = 40
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A dataset in numbers."""
+
+    name: str
+    kind: str
+    task: str | None
+    hash: str
+    transitions: int
+    with_next_state: int
+    with_next_action: int
+    returns: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+    score: float | None
+    terminals: int
+    time_limits: int
+    saturation: NDArray[np.float64]
+    """Per action feature, the share of rows at a bound."""
+    observations: NDArray[np.float64]
+    """Per observation feature: least, mean, standard deviation, greatest."""
+    duplicates: int
+    """Rows that repeat an earlier (s, a, r, s')."""
+
+
+def summarise(data: Dataset) -> Summary:
+    """The numbers `info` prints."""
+    o = data.observations
+    edge = SATURATED * (data.action_high - data.action_low)
+    saturated = (data.actions <= data.action_low + edge) | (data.actions >= data.action_high - edge)
+    mean, deviation = o.mean(axis=0, dtype=np.float64), o.std(axis=0, dtype=np.float64)
+    return Summary(
+        name=data.name,
+        kind=data.kind,
+        task=data.task,
+        hash=data.hash,
+        transitions=len(data),
+        with_next_state=int(data.has_next.sum()),
+        with_next_action=int(data.has_next_action.sum()),
+        returns=data.returns,
+        lengths=np.diff(data.episodes, axis=1)[:, 0],
+        score=data.score,
+        terminals=int(data.terminals.sum()),
+        time_limits=int(data.timeouts.sum()),
+        saturation=saturated.mean(axis=0),
+        observations=np.stack([o.min(axis=0), mean, deviation, o.max(axis=0)], axis=1),
+        duplicates=int(duplicates(o, data.actions, data.rewards[:, None], data.next_observations).sum()),
+    )
+
+
+def duplicates(*columns: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Rows that repeat an earlier row in all columns, found by a 64-bit fingerprint of each row."""
+    random = np.random.default_rng(0)
+    prints = np.zeros(len(columns[0]), np.uint64)
+    for column in columns:
+        words = np.ascontiguousarray(column).view(np.uint32)
+        for feature in range(words.shape[1]):
+            word = words[:, feature].astype(np.uint64) + np.uint64(feature + 1)
+            word *= random.integers(1, 2**63, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+            prints += word ^ (word >> np.uint64(32))
+    repeats = np.ones(len(prints), bool)
+    repeats[np.unique(prints, return_index=True)[1]] = False
+    return repeats
+
+
+def info(source: Source, plot: str | Path | None = None) -> str:
+    """A dataset described in text; with `plot`, also drawn as a PNG."""
+    data = load(source)
+    summary = summarise(data)
+    if plot is not None:
+        _draw(data, summary, Path(plot))
+    return "\n".join(_described(summary))
+
+
+def _described(s: Summary) -> Iterator[str]:
+    scored = "" if s.score is None else f", normalised score {s.score:.1f}"
+    yield f"{s.name} ({s.kind}{f', task {s.task}' if s.task else ''})"
+    yield f"  transitions     {s.transitions:,}; s' is known for {s.with_next_state:,}, a' for {s.with_next_action:,}"
+    lengths = f"{s.lengths.min():,} to {s.lengths.max():,} steps, median {np.median(s.lengths):,.0f}"
+    yield f"  episodes        {len(s.lengths):,} of {lengths}"
+    yield f"  ends            {s.terminals:,} terminals, {s.time_limits:,} time limits"
+    yield f"                  ({s.terminals / s.transitions:.3%} and {s.time_limits / s.transitions:.3%} of the rows)"
+    r = s.returns
+    yield f"  returns         mean {r.mean():.2f}, std {r.std():.2f}, {r.min():.2f} to {r.max():.2f}{scored}"
+    yield f"  at a bound      {s.saturation.mean():.2%} of the action values, at most {s.saturation.max():.2%} in one"
+    yield f"  duplicates      {s.duplicates:,} rows repeat an earlier one"
+    yield f"  sha256          {s.hash}"
+    yield "returns of the episodes"
+    counts, edges = np.histogram(r, BINS)
+    for count, low, high in zip(counts, edges[:-1], edges[1:], strict=True):
+        bar = "█" * round(BAR * count / counts.max())
+        yield f"  {low:>10.1f} to {high:>10.1f} {count:>8,} {bar}".rstrip()
+    yield "observations          least        mean         std    greatest"
+    for feature, (low, mean, deviation, high) in enumerate(s.observations):
+        constant = "  constant" if low == high else ""
+        yield f"  {feature:>4}        {low:>11.4g} {mean:>11.4g} {deviation:>11.4g} {high:>11.4g}{constant}"
+
+
+def _draw(data: Dataset, summary: Summary, path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 7), layout="constrained")
+    axes: Any = figure.subplots(2, 2)
+    returns, lengths, actions, observations = axes.flat
+    returns.hist(summary.returns, bins=40)
+    returns.set(xlabel="return", ylabel="episodes")
+    if summary.task:
+        task = find_task(summary.task)
+        point = (task.reference_max - task.reference_min) / 100.0
+        scale = (task.score, lambda score: point * score + task.reference_min)
+        returns.secondary_xaxis("top", functions=scale).set_xlabel("normalised score")
+    figure.suptitle(f"{summary.name} ({summary.kind})")
+    lengths.hist(summary.lengths, bins=40)
+    lengths.set(xlabel="steps", ylabel="episodes")
+    span = data.action_high - data.action_low
+    actions.hist(((data.actions - data.action_low) / span * 2.0 - 1.0).ravel(), bins=80, density=True)
+    actions.set(xlabel="action, from its lower bound (-1) to its upper (1)", ylabel="density")
+    low, mean, deviation, high = summary.observations.T
+    feature = np.arange(len(mean))
+    observations.vlines(feature, low, high, color="0.8", label="range")
+    observations.errorbar(feature, mean, deviation, fmt=".", label="mean ± std")
+    observations.set(xlabel="observation feature", ylabel="value")
+    observations.legend()
+    image = io.BytesIO()
+    figure.savefig(image, format="png", dpi=120)
+    write_atomic(path, image.getvalue())
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What stands in the way of training, and what is odd but accepted."""
+
+    problems: list[str]
+    notes: list[str]
+
+
+def check(source: str | Path) -> list[str]:
+    """Every problem for which training would refuse a file, each with its row; empty if it is fine."""
+    return examine(source).problems
+
+
+def examine(source: str | Path) -> Findings:
+    """Every problem of a file, and every oddity that the rules of transitions settle without asking."""
+    try:
+        known = read(source)
+    except UserError as error:
+        return Findings([str(error)], [])
+    columns = {key: value for key, value in known.items() if key not in ("name", "kind", "task")}
+    low, high = columns.pop("action_low", -1.0), columns.pop("action_high", 1.0)
+    found = list(problems(columns, low, high))
+    return Findings(found, [] if found else list(_notes(columns, Dataset(**known))))
+
+
+def _notes(columns: dict[str, ArrayLike], data: Dataset) -> Iterator[str]:
+    stored = data.next_observations if data.stores_next else None
+    if "timeouts" not in columns:
+        by = "terminals" if stored is None else "terminals and where the stored s' is not the next row"
+        yield f"timeouts: not given; episodes end at {by}"
+    else:
+        both = np.asarray(columns["terminals"]).reshape(-1).astype(bool) & data.timeouts
+        yield from _rows(both, "flagged as terminal and as time limit; taken as a time limit")
+        if stored is not None:
+            inside = jumps(data.observations, stored) & ~(data.terminals | data.timeouts)
+            yield from _rows(inside, "inside an episode, but its s' is not the observation of the next row")
+        if not np.asarray(columns["timeouts"]).reshape(-1)[-1] and not data.terminals[-1]:
+            yield f"row {len(data) - 1}: the last episode is unfinished; taken as cut by a time limit"
+    single = np.zeros(len(data), bool)
+    single[data.episodes[np.diff(data.episodes, axis=1)[:, 0] == 1, 0]] = True
+    yield from _rows(single, "an episode of one step")
+    if not data.has_next_action.any():
+        yield "no row has a next action in its episode: methods that need a' cannot train on this"
+    repeats = duplicates(data.observations, data.actions, data.rewards[:, None], data.next_observations)
+    yield from _rows(repeats, "repeats an earlier row")
+    for feature in np.flatnonzero(data.observations.min(axis=0) == data.observations.max(axis=0)):
+        yield f"observations: feature {feature} is {data.observations[0, feature]:g} in every row"
+
+
+def _rows(flags: NDArray[np.bool_], what: str) -> Iterator[str]:
+    rows = np.flatnonzero(flags)
+    for row in rows[:SHOWN]:
+        yield f"row {row}: {what}"
+    if len(rows) > SHOWN:
+        yield f"{len(rows) - SHOWN} more rows: {what}"
+
+
+def listing() -> str:
+    """Which datasets are here, which can be made, which must be downloaded."""
+    here = [*_here()]
+    names = {name for name, _, _ in here}
+    makeable = [name for name in made_names() if name not in names]
+    absent = [task for task in TASKS.values() if task.name not in names]
+    lines = ["here", *(f"  {name:<30} {kind:<9} {path}" for name, kind, path in here)]
+    lines += ["can be made: sbac data make NAME", *(f"  {name}" for name in makeable)]
+    lines += [f"must be downloaded: D4RL's files, to be put into {data_folder()} ($SBAC_DATA)"]
+    lines += [f"  {task.name:<30} {task.files[0]}" for task in absent]
+    return "\n".join(lines)
+
+
+def _here() -> Iterator[tuple[str, str, Path]]:
+    for name in EMBEDDED:
+        if embedded_file(name).is_file():
+            yield name, "embedded", Path("(in the package)")
+    for name in made_names():
+        if (path := data_folder() / f"{name}.npz").is_file():
+            yield name, "made", path
+    for task in TASKS.values():
+        found = (folder / file for folder in d4rl_folders() for file in task.files)
+        if (path := next((path for path in found if path.is_file()), None)) is not None:
+            yield task.name, "D4RL", path
+    for metadata in sorted(minari.root().glob("**/data/metadata.json")):
+        folder = metadata.parent.parent
+        yield folder.relative_to(minari.root()).as_posix(), "Minari", folder
