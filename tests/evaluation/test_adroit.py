@@ -95,10 +95,10 @@ def test_door_replays_from_the_stored_start_states(demos):
 
 
 # A uniformly random policy is what D4RL's score 0 was measured with, over 100 episodes.
-@pytest.mark.parametrize(("name", "episodes", "tolerance"), [("door", 5, 1.0), ("hammer", 5, 6.0), ("relocate", 5, 6.0)])
-def test_random_actions_return_the_reference_minimum(name, episodes, tolerance):
+@pytest.mark.parametrize(("name", "tolerance"), [("door", 1.0), ("hammer", 5.0), ("relocate", 6.0)])
+def test_random_actions_return_the_reference_minimum(name, tolerance):
     task = TASKS[f"{name}-human-v1"]
-    assert abs(np.mean(random_returns(task, episodes)) - task.reference_min) < tolerance
+    assert abs(np.mean(random_returns(task, 5)) - task.reference_min) < tolerance
 
 
 def random_returns(task, episodes):
@@ -119,22 +119,20 @@ def random_returns(task, episodes):
 
 def test_pen_ends_when_it_is_dropped_and_at_100_steps():
     env = gymnasium.make(TASKS["pen-human-v1"].env_id)
-    lengths, last_rewards = [], []
-    for seed in range(6):
-        env.reset(seed=seed)
-        env.action_space.seed(seed)
+    ends = set()
+    for size in (0.0, 1.0):
+        env.reset(seed=0)
+        env.action_space.seed(0)
         for step in range(1, 101):
-            _, reward, terminated, truncated, _ = env.step(env.action_space.sample())
-            height = env.unwrapped.data.xpos[env.unwrapped.obj_body_id][2]
-            assert terminated == (height < 0.075)
-            if terminated or truncated:
+            _, reward, terminated, truncated, _ = env.step(size * env.action_space.sample())
+            dropped = env.unwrapped.data.xpos[env.unwrapped.obj_body_id][2] < 0.075
+            assert terminated == dropped and truncated == (step == 100)
+            if terminated:
+                assert reward < -3.0
                 break
-        lengths.append(step)
-        last_rewards.append((terminated, reward))
+        ends.add("dropped" if terminated else "held")
     env.close()
-    assert max(lengths) == 100 or all(terminated for terminated, _ in last_rewards)
-    assert any(terminated for terminated, _ in last_rewards)
-    assert all(reward < -3.0 for terminated, reward in last_rewards if terminated)
+    assert ends == {"dropped", "held"}
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 def problems(columns: Columns, low: ArrayLike, high: ArrayLike) -> Iterator[str]:
     """Everything that keeps the columns from being a dataset, worst first; nothing at all if they are one."""
-    arrays = {name: np.asarray(columns[name]) for name in REQUIRED + OPTIONAL if columns.get(name) is not None}
+    arrays = {name: _array(columns[name]) for name in REQUIRED + OPTIONAL if columns.get(name) is not None}
     structural = [*_missing(arrays), *(line for name, array in arrays.items() for line in _structure(name, array))]
     structural = structural or [*_lengths(arrays), *_bounds(arrays["actions"], low, high)]
     yield from structural
@@ -28,6 +28,14 @@ def problems(columns: Columns, low: ArrayLike, high: ArrayLike) -> Iterator[str]
         for name, array in arrays.items():
             yield from _not_finite(name, array) if name not in ("terminals", "timeouts") else _not_flags(name, array)
         yield from _outside(arrays["actions"], low, high)
+
+
+def _array(values: ArrayLike) -> Array:
+    """The values as an array; as an array of objects where they do not form one."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        return np.empty(0, object)
 
 
 def _missing(arrays: Mapping[str, Array]) -> Iterator[str]:
@@ -38,7 +46,9 @@ def _missing(arrays: Mapping[str, Array]) -> Iterator[str]:
 
 def _structure(name: str, array: Array) -> Iterator[str]:
     kind = array.dtype.kind
-    if kind not in "fiub":
+    if kind == "O":
+        yield f"{name}: expected an array of numbers, got Python objects or rows of different lengths"
+    elif kind not in "fiub":
         yield f"{name}: expected numbers, got an array of {array.dtype}"
     elif name == "actions" and (kind in "iub"):
         yield f"actions: discrete actions ({array.dtype}) are not supported; continuous actions are floats"
@@ -68,7 +78,7 @@ def _lengths(arrays: Mapping[str, Array]) -> Iterator[str]:
 
 def _bounds(actions: Array, low: ArrayLike, high: ArrayLike) -> Iterator[str]:
     for name, bound in (("action_low", low), ("action_high", high)):
-        array = np.asarray(bound)
+        array = _array(bound)
         if array.dtype.kind not in "fiu" or array.shape not in ((), (actions.shape[1],)):
             yield f"{name}: expected a number or {actions.shape[1]} numbers, got {array.dtype} of shape {array.shape}"
             return
