@@ -1,0 +1,251 @@
+"""Models of the behaviour policy mu(a|s), from one tanh-Gaussian to a normalising flow.
+
+All are densities over pre-tanh actions u with the conventions of `sbac.nn.gaussian`, and all answer the same
+questions: `log_density(u)`, `log_prob(actions)`, `log_prob_pre_tanh(u)`, `sample(key, shape)`, `mode()`. Only the
+Gaussian's samples can be differentiated through its parameters; the others are there to be cloned from data.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from sbac.errors import unknown
+from sbac.nn.gaussian import Gaussian, GaussianPolicy, bounded_log_std, log_tanh_slope, pre_tanh
+from sbac.nn.mlp import MLP
+from sbac.nn.spline import spline, spline_inverse, spline_parameters
+
+COMPONENTS = 5
+BINS = 8
+CANDIDATES = 64  # drawn once to find the mode of a flow, which has no formula
+
+
+class ActionDensity(Protocol):
+    """mu(.|s) for a batch of states."""
+
+    def log_density(self, u: Float[Array, "*batch act"]) -> Float[Array, "*batch"]:
+        """log density of u, before the tanh: use it for ratios, where the tanh term cancels."""
+        ...
+
+    def log_prob(self, actions: Float[Array, "*batch act"]) -> Float[Array, "*batch"]:
+        """log density of the (clipped) action itself."""
+        ...
+
+    def log_prob_pre_tanh(self, u: Float[Array, "*batch act"]) -> Float[Array, "*batch"]:
+        """log density of a = tanh(u), for u that is known and need not be inverted."""
+        ...
+
+    def sample_pre_tanh(self, key: PRNGKeyArray, shape: Sequence[int] = ()) -> Float[Array, "..."]:
+        """u; `shape` adds leading axes."""
+        ...
+
+    def sample(self, key: PRNGKeyArray, shape: Sequence[int] = ()) -> Float[Array, "..."]:
+        """a = tanh(u)."""
+        ...
+
+    def mode(self) -> Float[Array, "*batch act"]:
+        """A most likely action."""
+        ...
+
+
+class Behaviour(Protocol):
+    """A trainable mu: a pytree of arrays, called with observations."""
+
+    def __call__(self, observations: Float[Array, "*batch obs"]) -> ActionDensity: ...
+
+
+class _Squashed:
+    """The tanh around a density of u."""
+
+    def log_density(self, u: Float[Array, "*batch act"]) -> Float[Array, "*batch"]:
+        raise NotImplementedError
+
+    def sample_pre_tanh(self, key: PRNGKeyArray, shape: Sequence[int] = ()) -> Float[Array, "..."]:
+        raise NotImplementedError
+
+    def log_prob(self, actions: Float[Array, "*batch act"]) -> Float[Array, "*batch"]:
+        return self.log_prob_pre_tanh(pre_tanh(actions))
+
+    def log_prob_pre_tanh(self, u: Float[Array, "*batch act"]) -> Float[Array, "*batch"]:
+        return self.log_density(u) - log_tanh_slope(u).sum(-1)
+
+    def sample(self, key: PRNGKeyArray, shape: Sequence[int] = ()) -> Float[Array, "..."]:
+        return jnp.tanh(self.sample_pre_tanh(key, shape))
+
+
+def log_normal(u: Float[Array, "..."], mean: Float[Array, "..."], log_std: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Log density of a normal number, elementwise."""
+    return -0.5 * ((u - mean) * jnp.exp(-log_std)) ** 2 - log_std - 0.5 * math.log(2 * math.pi)
+
+
+# --- Mixtures ----------------------------------------------------------------------------------------------------
+
+
+class Mixture(eqx.Module, _Squashed):
+    """A mixture of diagonal Gaussians: the dimensions of an action come from one component."""
+
+    logits: Float[Array, "*batch parts"]
+    mean: Float[Array, "*batch parts act"]
+    log_std: Float[Array, "*batch parts act"]
+
+    def log_density(self, u: Float[Array, "*batch act"]) -> Float[Array, "*batch"]:
+        each = log_normal(u[..., None, :], self.mean, self.log_std).sum(-1)
+        return jax.nn.logsumexp(jax.nn.log_softmax(self.logits) + each, axis=-1)
+
+    def sample_pre_tanh(self, key: PRNGKeyArray, shape: Sequence[int] = ()) -> Float[Array, "..."]:
+        which_key, noise_key = jax.random.split(key)
+        which = jax.random.categorical(which_key, self.logits, shape=(*shape, *self.logits.shape[:-1]))
+        chosen = jax.nn.one_hot(which, self.logits.shape[-1])[..., None]
+        mean, log_std = (self.mean * chosen).sum(-2), (self.log_std * chosen).sum(-2)
+        return mean + jnp.exp(log_std) * jax.random.normal(noise_key, mean.shape)
+
+    def mode(self) -> Float[Array, "*batch act"]:
+        """tanh of the component mean at which the whole mixture is densest."""
+        centres = jnp.moveaxis(self.mean, -2, 0)
+        best = jax.vmap(self.log_density)(centres).argmax(0)
+        return jnp.tanh(jnp.take_along_axis(self.mean, best[..., None, None], axis=-2)[..., 0, :])
+
+
+class MixturePolicy(eqx.Module):
+    net: MLP
+    actions: int = eqx.field(static=True)
+
+    @classmethod
+    def create(cls, key: PRNGKeyArray, observations: int, hidden: Sequence[int], actions: int) -> "MixturePolicy":
+        net_key, spread_key = jax.random.split(key)
+        net = MLP.create(net_key, observations, hidden, COMPONENTS * (1 + 2 * actions))
+        # Components that start alike stay alike for long, so their means start apart.
+        spread = jax.random.normal(spread_key, (COMPONENTS * actions,))
+        biases = [*net.biases[:-1], net.biases[-1].at[COMPONENTS : COMPONENTS * (1 + actions)].set(spread)]
+        return cls(MLP(net.weights, biases), actions)
+
+    def __call__(self, observations: Float[Array, "*batch obs"]) -> Mixture:
+        logits, mean, raw = jnp.split(self.net(observations), [COMPONENTS, COMPONENTS * (1 + self.actions)], axis=-1)
+        shape = (*logits.shape, self.actions)
+        return Mixture(logits, mean.reshape(shape), bounded_log_std(raw).reshape(shape))
+
+
+class MixturePerDim(eqx.Module, _Squashed):
+    """A mixture for every dimension of the action by itself, independent of the others (Fisher-BRC)."""
+
+    parts: Mixture  # one action dimension each: (*batch, act, parts, 1)
+
+    def log_density(self, u: Float[Array, "*batch act"]) -> Float[Array, "*batch"]:
+        return self.parts.log_density(u[..., None]).sum(-1)
+
+    def sample_pre_tanh(self, key: PRNGKeyArray, shape: Sequence[int] = ()) -> Float[Array, "..."]:
+        return self.parts.sample_pre_tanh(key, shape)[..., 0]
+
+    def mode(self) -> Float[Array, "*batch act"]:
+        return self.parts.mode()[..., 0]
+
+
+class MixturePerDimPolicy(eqx.Module):
+    net: MLP
+    actions: int = eqx.field(static=True)
+
+    @classmethod
+    def create(cls, key: PRNGKeyArray, observations: int, hidden: Sequence[int], actions: int) -> "MixturePerDimPolicy":
+        net = MLP.create(key, observations, hidden, 3 * actions * COMPONENTS)
+        spread = jnp.tile(jnp.linspace(-1.0, 1.0, COMPONENTS), actions)
+        size = actions * COMPONENTS
+        biases = [*net.biases[:-1], net.biases[-1].at[size : 2 * size].set(spread)]
+        return cls(MLP(net.weights, biases), actions)
+
+    def __call__(self, observations: Float[Array, "*batch obs"]) -> MixturePerDim:
+        outputs = self.net(observations)
+        logits, mean, raw = jnp.split(outputs.reshape(*outputs.shape[:-1], 3 * self.actions, COMPONENTS), 3, axis=-2)
+        return MixturePerDim(Mixture(logits, mean[..., None], bounded_log_std(raw)[..., None]))
+
+
+# --- Normalising flow --------------------------------------------------------------------------------------------
+
+
+class Flow(eqx.Module, _Squashed):
+    """u = mean(s) + std(s) T(z), z normal: T passes z through one coupling layer after the other."""
+
+    observations: Float[Array, "*batch obs"]
+    scale: Gaussian
+    nets: list[MLP]
+
+    def log_density(self, u: Float[Array, "*batch act"]) -> Float[Array, "*batch"]:
+        z = (u - self.scale.mean) * jnp.exp(-self.scale.log_std)
+        log_slope = -self.scale.log_std.sum(-1)
+        for layer in reversed(range(len(self.nets))):
+            z, log_slopes = self._coupling(layer, z, spline_inverse)
+            log_slope += log_slopes
+        return log_normal(z, jnp.zeros(()), jnp.zeros(())).sum(-1) + log_slope
+
+    def sample_pre_tanh(self, key: PRNGKeyArray, shape: Sequence[int] = ()) -> Float[Array, "..."]:
+        return self._from_noise(jax.random.normal(key, (*shape, *self.scale.mean.shape)))
+
+    def mode(self) -> Float[Array, "*batch act"]:
+        """The densest of some fixed candidates."""
+        batch = self.scale.mean.shape[:-1]
+        noise = jax.random.normal(jax.random.key(0), (CANDIDATES, *(1,) * len(batch), self.scale.mean.shape[-1]))
+        u = self._from_noise(jnp.broadcast_to(noise, (CANDIDATES, *self.scale.mean.shape)))
+        best = self.log_density(u).argmax(0)
+        return jnp.tanh(jnp.take_along_axis(u, best[None, ..., None], axis=0)[0])
+
+    def _from_noise(self, z: Float[Array, "... act"]) -> Float[Array, "... act"]:
+        for layer in range(len(self.nets)):
+            z, _ = self._coupling(layer, z, spline)
+        return self.scale.mean + jnp.exp(self.scale.log_std) * z
+
+    def _coupling(
+        self, layer: int, z: Float[Array, "... act"], transform: Callable[..., tuple[Array, Array]]
+    ) -> tuple[Float[Array, "... act"], Float[Array, "..."]]:
+        """Splines move one half of the dimensions, seeing the state and the other half; the halves take turns."""
+        first, second = jnp.split(z, [z.shape[-1] // 2], axis=-1)
+        kept, moved = (first, second) if layer % 2 == 0 else (second, first)
+        observations = jnp.broadcast_to(self.observations, (*z.shape[:-1], self.observations.shape[-1]))
+        raw = self.nets[layer](observations, kept).reshape(*moved.shape, 3 * BINS - 1)
+        moved, log_slopes = transform(moved, spline_parameters(raw))
+        halves = (kept, moved) if layer % 2 == 0 else (moved, kept)
+        return jnp.concatenate(halves, axis=-1), log_slopes.sum(-1)
+
+
+class FlowPolicy(eqx.Module):
+    """Spline coupling layers (Durkan et al., 2019) around a Gaussian: one for each dimension, at most four."""
+
+    scale: GaussianPolicy
+    nets: list[MLP]
+
+    @classmethod
+    def create(cls, key: PRNGKeyArray, observations: int, hidden: Sequence[int], actions: int) -> "FlowPolicy":
+        scale_key, *keys = jax.random.split(key, 1 + min(actions, 4))
+        nets = list[MLP]()
+        for layer, k in enumerate(keys):
+            moved = moved_by(layer, actions)
+            inputs, outputs = observations + actions - moved, moved * (3 * BINS - 1)
+            nets.append(MLP.create(k, inputs, hidden, outputs, last_scale=0.1))
+        return cls(GaussianPolicy.create(scale_key, observations, hidden, actions), nets)
+
+    def __call__(self, observations: Float[Array, "*batch obs"]) -> Flow:
+        return Flow(observations, self.scale(observations), self.nets)
+
+
+def moved_by(layer: int, actions: int) -> int:
+    """How many dimensions a layer moves: the last ones if it is even, the first ones if odd."""
+    return actions - actions // 2 if layer % 2 == 0 else actions // 2
+
+
+# --- By name -----------------------------------------------------------------------------------------------------
+
+KINDS: dict[str, Any] = {
+    "gaussian": GaussianPolicy,
+    "mixture-per-dim": MixturePerDimPolicy,
+    "mixture": MixturePolicy,
+    "flow": FlowPolicy,
+}
+
+
+def create(kind: str, key: PRNGKeyArray, observations: int, hidden: Sequence[int], actions: int) -> Behaviour:
+    """A behaviour model of that kind, untrained."""
+    if kind not in KINDS:
+        raise unknown("behaviour model", kind, KINDS)
+    return KINDS[kind].create(key, observations, hidden, actions)
