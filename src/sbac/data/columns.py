@@ -21,7 +21,7 @@ Array = NDArray[Any]
 def problems(columns: Columns, low: ArrayLike, high: ArrayLike) -> Iterator[str]:
     """Everything that keeps the columns from being a dataset, worst first; nothing at all if they are one."""
     arrays = {name: _array(columns[name]) for name in REQUIRED + OPTIONAL if columns.get(name) is not None}
-    structural = [*_missing(arrays), *(line for name, array in arrays.items() for line in _structure(name, array))]
+    structural = [*missing(arrays), *(line for name, array in arrays.items() for line in _structure(name, array))]
     structural = structural or [*_lengths(arrays), *_bounds(arrays["actions"], low, high)]
     yield from structural
     if not structural:
@@ -38,9 +38,10 @@ def _array(values: ArrayLike) -> Array:
         return np.empty(0, object)
 
 
-def _missing(arrays: Mapping[str, Array]) -> Iterator[str]:
+def missing(columns: Mapping[str, Any]) -> Iterator[str]:
+    """A line for every column that a dataset cannot do without."""
     for name in REQUIRED:
-        if name not in arrays:
+        if columns.get(name) is None:
             yield f"{name}: missing; a dataset has {', '.join(REQUIRED)}, and timeouts and next_observations if known"
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sbac.data import arrays, hdf5, minari, tables
+from sbac.data.columns import missing
 from sbac.data.dataset import KINDS, Dataset, jumps, time_limits
 from sbac.data.naming import ColumnMap, match
 from sbac.data.tasks import EMBEDDED, TASKS, find_task, is_task, task_of_file
@@ -35,7 +36,10 @@ def load(
     """
     if isinstance(source, Dataset):
         return source
-    return Dataset(**read(source, task=task, columns=columns, horizon=horizon))
+    known = read(source, task=task, columns=columns, horizon=horizon)
+    for line in missing(known):
+        raise UserError(f"{known['name']}: {line}")
+    return Dataset(**known)
 
 
 def read(
@@ -48,7 +52,8 @@ def read(
     """The arguments of `Dataset` for a source: its columns as they stand in the file, and what is known of them."""
     is_hdf5 = False
     if isinstance(source, Mapping):
-        known: dict[str, Any] = {"name": "arrays"} | dict(source)
+        about = {key: source[key] for key in ("name", "kind", "task") if key in source}
+        known: dict[str, Any] = {"name": "arrays"} | _named(source, columns, "arrays") | about
     else:
         found = locate(source)
         is_hdf5 = found.path.suffix in HDF5
@@ -145,7 +150,7 @@ def _read_path(path: Path, columns: ColumnMap | None) -> dict[str, Any]:
         if path.suffix in HDF5:
             return _read_hdf5(path, columns)
         if path.suffix == ".npz":
-            return _named(arrays.read_npz(path), columns, path)
+            return _read_npz(path, columns)
         if path.suffix in (".parquet", ".csv"):
             return tables.read_table(path, columns)
     except MemoryError as error:
@@ -157,7 +162,7 @@ def _read_folder(path: Path, columns: ColumnMap | None) -> dict[str, Any]:
     if (path / "data" / "metadata.json").is_file():
         return minari.read_folder(path)
     if any(path.glob("*.npy")):
-        return _named(arrays.read_npy_folder(path), columns, path)
+        return _named(arrays.read_npy_folder(path), columns, str(path))
     raise UserError(f"{path}: expected a Minari dataset (data/metadata.json) or npy files (observations.npy, ...)")
 
 
@@ -167,14 +172,20 @@ def _read_hdf5(path: Path, columns: ColumnMap | None) -> dict[str, Any]:
     return dict(hdf5.read_columns(path, columns))
 
 
-def _named(stored: Mapping[str, Any], columns: ColumnMap | None, path: Path) -> dict[str, Any]:
-    """The arrays by field, and what `Dataset.save` wrote about them."""
-    chosen = match(stored, columns, str(path))
+def _named(stored: Mapping[str, Any], columns: ColumnMap | None, where: str) -> dict[str, Any]:
+    """The arrays by field, with the bounds of the actions."""
+    chosen = match(stored, columns, where)
     known = {
         field: stored[names[0]] if len(names) == 1 else np.column_stack([stored[name] for name in names])
         for field, names in chosen.items()
     }
-    known |= {key: stored[key] for key in ("action_low", "action_high") if key in stored}
+    return known | {key: stored[key] for key in ("action_low", "action_high") if key in stored}
+
+
+def _read_npz(path: Path, columns: ColumnMap | None) -> dict[str, Any]:
+    """The arrays of an npz file, and what `Dataset.save` wrote about them."""
+    stored = arrays.read_npz(path)
+    known = _named(stored, columns, str(path))
     texts = {key: stored[key] for key in ("name", "kind", "task") if key in stored}
     about = {key: str(text) for key, text in texts.items() if text.dtype.kind == "U" and text.shape == ()}
     if about.get("kind") in KINDS and (not about.get("task") or is_task(about["task"])):
@@ -204,7 +215,7 @@ def _with_time_limits(known: dict[str, Any], horizon: int | None, is_hdf5: bool)
         if following.shape == observations.shape != ():
             cut |= jumps(observations, following) & running
         return known | {"timeouts": cut}
-    stretch = int(np.diff(np.flatnonzero(ended), prepend=-1, append=len(ended)).max())
+    stretch = int(np.diff(np.flatnonzero(ended), prepend=-1, append=len(ended)).max()) - 1
     if is_hdf5 and following.shape == () and stretch > LONGEST_LIMIT:
         raise UserError(
             f"{name}: no timeouts, and {stretch} rows in a row without a terminal; "

@@ -1,0 +1,402 @@
+"""Every format, written and read, gives the same transitions."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from sbac.data import Dataset, load
+from sbac.errors import UserError
+from tests.data.logs import make_log
+
+
+def write_npz(path, log):
+    np.savez(path / "log.npz", **log)
+    return path / "log.npz"
+
+
+def write_compressed(path, log):
+    np.savez_compressed(path / "log.npz", **log)
+    return path / "log.npz"
+
+
+def write_saved(path, log):
+    Dataset(**log).save(path / "log.npz")
+    return path / "log.npz"
+
+
+def write_folder(path, log):
+    for name, column in log.items():
+        np.save(path / f"{name}.npy", column)
+    return path
+
+
+def write_hdf5(path, log):
+    with h5py.File(path / "log.hdf5", "w") as file:
+        for name, column in log.items():
+            file.create_dataset(name, data=column, compression="gzip" if name == "observations" else None)
+        file.create_dataset("infos/qpos", data=np.zeros((len(log["rewards"]), 3)))
+        file["metadata/algorithm"] = "SAC"
+    return path / "log.hdf5"
+
+
+def listed(log):
+    return {name: list(column) if column.ndim == 2 else column for name, column in log.items()}
+
+
+def numbered(log):
+    columns = {}
+    for name, column in log.items():
+        parts = {f"{name}_{i}": column[:, i] for i in range(column.shape[1])} if column.ndim == 2 else {name: column}
+        columns |= dict(reversed(parts.items()))  # the order in the file does not matter
+    return columns
+
+
+def write_parquet_lists(path, log):
+    pa.parquet.write_table(pa.table(listed(log)), path / "log.parquet")
+    return path / "log.parquet"
+
+
+def write_parquet_numbered(path, log):
+    pa.parquet.write_table(pa.table(numbered(log)), path / "log.parquet", row_group_size=7)
+    return path / "log.parquet"
+
+
+def write_csv(path, log):
+    pa.csv.write_csv(pa.table(numbered(log)), path / "log.csv")
+    return path / "log.csv"
+
+
+def write_minari(path, log, **about):
+    data = Dataset(**log)
+    (path / "data").mkdir(parents=True)
+    box = {"type": "Box", "dtype": "float32", "shape": [2], "low": [-1.0, -1.0], "high": [1.0, 1.0]}
+    with h5py.File(path / "data" / "main_data.hdf5", "w") as file:
+        for i, (start, stop) in enumerate(data.episodes):
+            group = file.create_group(f"episode_{i}")
+            rows = slice(start, stop)
+            final = data.next_observations[stop - 1 : stop]
+            group["observations"] = np.concatenate([data.observations[rows], final])
+            group["actions"], group["rewards"] = data.actions[rows], data.rewards[rows]
+            group["terminations"], group["truncations"] = data.terminals[rows], data.timeouts[rows]
+    metadata = {"dataset_id": "test/log-v0", "action_space": json.dumps(box), "data_format": "hdf5"} | about
+    (path / "data" / "metadata.json").write_text(json.dumps(metadata))
+    return path
+
+
+WRITERS = [
+    write_npz,
+    write_compressed,
+    write_saved,
+    write_folder,
+    write_hdf5,
+    write_parquet_lists,
+    write_parquet_numbered,
+    write_csv,
+    write_minari,
+]
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_round_trip_with_stored_next_states(write, log, tmp_path):
+    same(load(write(tmp_path, log)), Dataset(**log))
+
+
+@pytest.mark.parametrize("write", [writer for writer in WRITERS if writer is not write_minari])
+def test_round_trip_without_stored_next_states(write, plain, tmp_path):
+    same(load(str(write(tmp_path, plain))), Dataset(**plain))
+
+
+def same(read, expected):
+    for name in ("observations", "actions", "rewards", "next_observations", "terminals", "timeouts"):
+        np.testing.assert_array_equal(getattr(read, name), getattr(expected, name), err_msg=name)
+    np.testing.assert_array_equal(read.has_next, expected.has_next)
+    np.testing.assert_array_equal(read.episodes, expected.episodes)
+    assert read.hash == expected.hash
+
+
+def test_mapping_and_dataset_are_sources_too(plain):
+    data = load(plain)
+    assert load(data) is data
+    same(data, Dataset(**plain))
+
+
+def test_saved_file_keeps_what_is_known(plain, tmp_path):
+    plain["actions"] = plain["actions"] * np.float32(2.0)
+    name = "hopper-medium-made"
+    data = Dataset(**plain, action_low=-2, action_high=2, name=name, kind="made", task=name)
+    data.save(tmp_path / "deep" / "x.npz")
+    again = load(tmp_path / "deep" / "x.npz")
+    assert (again.name, again.kind, again.task) == (name, "made", name)
+    assert again.hash == data.hash and again.score == data.score
+    with pytest.raises(UserError, match=r"\.npz"):
+        data.save(tmp_path / "x.hdf5")
+
+
+# --- D4RL ---
+
+
+def test_v0_and_v2_of_the_same_data_agree(tmp_path):
+    """v2 flags time limits; v0 leaves them out and the task's horizon tells them."""
+    log = make_log([1000, 300, 1000, 1000, 250], ["timeout", "terminal", "timeout", "timeout", "nothing"])
+    del log["next_observations"]
+    unflagged = {name: column for name, column in log.items() if name != "timeouts"}
+    for name, columns in {"hopper_medium-v2": log, "hopper_medium": unflagged}.items():
+        with h5py.File(tmp_path / f"{name}.hdf5", "w") as file:
+            file.update(columns)
+    v2, v0 = load("hopper-medium-v2"), load("hopper-medium-v0")
+    assert v2.kind == v0.kind == "D4RL"
+    assert (v2.task, v0.task) == ("hopper-medium-v2", "hopper-medium-v0")
+    same(v0, v2)
+    same(v0, Dataset(**log))
+    assert v0.score == v2.score is not None
+    # by its file name alone, and under any name with the task or the horizon given
+    assert load(tmp_path / "hopper_medium.hdf5").task == "hopper-medium-v0"
+    (tmp_path / "hopper_medium.hdf5").rename(tmp_path / "mine.h5")
+    same(load(tmp_path / "mine.h5", task="hopper-medium-v2"), v2)
+    same(load(tmp_path / "mine.h5", horizon=1000), v2)
+    with pytest.raises(UserError, match=r"no timeouts, and 2250 rows .* horizon="):
+        load(tmp_path / "mine.h5")
+
+
+def test_v0_with_stored_next_states_tells_its_episodes_by_them(tmp_path):
+    log = make_log([400, 300, 1000, 800], ["timeout", "terminal", "timeout", "nothing"])
+    expected = Dataset(**log)
+    del log["timeouts"]
+    same(load(write_hdf5(tmp_path, log)), expected)
+    same(load(tmp_path / "log.hdf5", task="hopper-medium-v2"), expected)
+
+
+@pytest.mark.parametrize("file", ["hopper_medium_replay-v2.hdf5", "hopper-medium-replay-v2.hdf5"])
+def test_d4rl_files_are_found_in_the_data_folder(file, plain, tmp_path, monkeypatch):
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    write_hdf5(tmp_path, plain).rename(folder / file)
+    with pytest.raises(UserError, match="hopper_medium_replay-v2.hdf5.*`sbac data make hopper-medium-replay-made"):
+        load("hopper-medium-replay-v2")
+    monkeypatch.setenv("SBAC_DATA", str(folder))
+    data = load("hopper-medium-replay-v2")
+    assert (data.name, data.kind, data.task) == ("hopper-medium-replay-v2", "D4RL", "hopper-medium-replay-v2")
+
+
+def test_made_data_is_found_in_the_data_folder(plain, tmp_path):
+    with pytest.raises(UserError, match="sbac data make hopper-medium-made"):
+        load("hopper-medium-made")
+    Dataset(**plain).save(tmp_path / "data" / "hopper-medium-made.npz")
+    data = load("hopper-medium-made")
+    assert (data.name, data.kind, data.task) == ("hopper-medium-made", "made", "hopper-medium-made")
+
+
+# --- Minari ---
+
+
+def test_door_human_agrees_with_minari(minari_root):
+    minari = pytest.importorskip("minari")
+    theirs = minari.load_dataset("D4RL/door/human-v2")
+    data = load("D4RL/door/human-v2")
+    assert len(data.episodes) == theirs.total_episodes == 25
+    assert len(data) == theirs.total_steps == 6729
+    assert data.returns.mean() == pytest.approx(802.8, abs=0.05)
+    assert (data.kind, data.task, data.name) == ("Minari", "door-human-v1", "D4RL/door/human-v2")
+    for (start, stop), episode in zip(data.episodes, theirs.iterate_episodes(), strict=True):
+        np.testing.assert_array_equal(data.observations[start:stop], episode.observations[:-1].astype(np.float32))
+        np.testing.assert_array_equal(data.next_observations[start:stop], episode.observations[1:].astype(np.float32))
+        np.testing.assert_array_equal(data.actions[start:stop], episode.actions)
+        np.testing.assert_array_equal(data.rewards[start:stop], episode.rewards.astype(np.float32))
+        assert not episode.terminations.any() and data.timeouts[stop - 1]
+    assert data.has_next.all() and data.has_next_action.sum() == 6729 - 25
+
+
+def test_minari_folder_and_its_file_are_the_same_dataset(minari_root):
+    folder = minari_root / "D4RL" / "door" / "human-v2"
+    assert load(folder).hash == load(folder / "data" / "main_data.hdf5").hash == load("D4RL/door/human-v2").hash
+
+
+def test_minari_termination_outranks_truncation(log, tmp_path):
+    folder = write_minari(tmp_path / "m", log)
+    with h5py.File(folder / "data" / "main_data.hdf5", "r+") as file:
+        file["episode_0/truncations"][-1] = True
+    assert load(folder).terminals[9]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_minari_arrow_data_goes_through_minari(log, tmp_path, monkeypatch):
+    minari = pytest.importorskip("minari")
+    from gymnasium.spaces import Box
+
+    data = Dataset(**log)
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    buffers = []
+    for i, (start, stop) in enumerate(data.episodes):
+        rows, final = slice(start, stop), data.next_observations[stop - 1 : stop]
+        buffers.append(
+            minari.data_collector.EpisodeBuffer(
+                id=i,
+                observations=list(np.concatenate([data.observations[rows], final])),
+                actions=list(data.actions[rows]),
+                rewards=list(data.rewards[rows]),
+                terminations=list(data.terminals[rows]),
+                truncations=list(data.timeouts[rows]),
+            )
+        )
+    minari.create_dataset_from_buffers(
+        "test/log-v0",
+        buffers,
+        action_space=Box(-1, 1, (2,), np.float32),
+        observation_space=Box(-np.inf, np.inf, (4,), np.float32),
+        data_format="arrow",
+        algorithm_name="none",
+        author="nobody",
+        author_email="nobody@example.org",
+        code_permalink="none",
+        description="none",
+    )
+    same(load("test/log-v0"), data)
+    monkeypatch.setitem(sys.modules, "minari", None)
+    with pytest.raises(UserError, match=r"sbac\[minari\]"):
+        load("test/log-v0")
+
+
+@pytest.mark.parametrize(
+    ("space", "message"), [({"type": "Discrete", "n": 4}, "Discrete"), ({"type": "Dict", "subspaces": {}}, "Dict")]
+)
+def test_minari_spaces_other_than_boxes_are_refused(space, message, log, tmp_path):
+    with pytest.raises(UserError, match=f"action_space is {message}"):
+        load(write_minari(tmp_path / "m", log, action_space=json.dumps(space)))
+
+
+def test_minari_bounds_are_those_of_its_box(log, tmp_path):
+    box = {"type": "Box", "low": [-2.0, float("-inf")], "high": [2.0, float("inf")]}
+    data = load(write_minari(tmp_path / "m", log, action_space=json.dumps(box)))
+    assert data.action_low.tolist() == [-2, -1] and data.action_high.tolist() == [2, 1]
+
+
+def test_absent_minari_id_says_how_to_get_it():
+    with pytest.raises(UserError, match=r"minari download D4RL/pen/human-v2"):
+        load("D4RL/pen/human-v2")
+
+
+# --- tables ---
+
+
+def test_column_mapping(plain, tmp_path):
+    columns = {"s": list(plain["observations"]), "a_x": plain["actions"][:, 0], "a_y": plain["actions"][:, 1]}
+    columns |= {"r": plain["rewards"], "failed": plain["terminals"], "cut": plain["timeouts"].astype(np.int8)}
+    pa.parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
+    mapping = {"observations": "s", "actions": ["a_x", "a_y"], "rewards": "r", "terminals": "failed", "timeouts": "cut"}
+    same(load(tmp_path / "t.parquet", columns=mapping), Dataset(**plain))
+    with pytest.raises(UserError, match=r"columns\['rewards'\]: no column 'reward'; the file has a_x, a_y, cut"):
+        load(tmp_path / "t.parquet", columns=mapping | {"rewards": "reward"})
+    with pytest.raises(UserError, match="did you mean 'rewards'"):
+        load(tmp_path / "t.parquet", columns=mapping | {"reward": "r"})
+    with pytest.raises(UserError, match="observations: missing"):
+        load(tmp_path / "t.parquet")
+
+
+def test_other_names_and_an_episode_column(plain, tmp_path):
+    episode = plain["observations"][:, 0].astype(int)
+    columns = {f"obs_{i + 1}": plain["observations"][:, i] for i in range(4)}
+    columns |= {f"action_{i}": plain["actions"][:, i] for i in range(2)}
+    columns |= {"reward": plain["rewards"], "terminated": plain["terminals"], "episode_id": episode}
+    pa.csv.write_csv(pa.table(columns), tmp_path / "t.csv")
+    same(load(tmp_path / "t.csv"), Dataset(**plain))
+
+
+def test_a_single_float_action_column_is_a_vector_of_one(plain, tmp_path):
+    columns = numbered(plain) | {"action": plain["actions"][:, 0]}
+    del columns["actions_0"], columns["actions_1"]
+    pa.csv.write_csv(pa.table(columns), tmp_path / "t.csv")
+    assert load(tmp_path / "t.csv").actions.shape == (50, 1)
+    columns["action"] = np.arange(50) % 4
+    pa.csv.write_csv(pa.table(columns), tmp_path / "t.csv")
+    with pytest.raises(UserError, match="discrete actions"):
+        load(tmp_path / "t.csv")
+
+
+def test_ambiguous_and_broken_tables_are_named(plain, tmp_path):
+    def refused(columns, message):
+        pa.csv.write_csv(pa.table(columns), tmp_path / "t.csv")
+        with pytest.raises(UserError, match=message):
+            load(tmp_path / "t.csv")
+
+    columns = numbered(plain)
+    refused(columns | {"reward": plain["rewards"]}, "both rewards and reward could be rewards")
+    refused({k: v for k, v in columns.items() if k != "observations_2"}, "observations_2 is missing")
+    words = ["0.5"] * 50
+    words[17] = "n/a?"
+    refused(columns | {"rewards": words}, r"rewards: expected numbers, got string \(row 17: 'n/a\?'\)")
+    uneven = [[1.0]] * 49 + [[1.0, 2.0]]
+    pa.parquet.write_table(pa.table(listed(plain) | {"observations": uneven}), tmp_path / "t.parquet")
+    with pytest.raises(UserError, match="observations: row 49 has 2 numbers, but row 0 has 1"):
+        load(tmp_path / "t.parquet")
+    rewards = plain["rewards"].tolist()
+    rewards[5] = None
+    pa.parquet.write_table(pa.table(listed(plain) | {"rewards": rewards}), tmp_path / "t.parquet")
+    with pytest.raises(UserError, match="rewards: row 5 is empty"):
+        load(tmp_path / "t.parquet")
+
+
+def test_tables_without_pyarrow_name_the_extra(plain, tmp_path, monkeypatch):
+    path = write_csv(tmp_path, plain)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UserError, match=r"sbac\[tables\]"):
+        load(path)
+
+
+# --- names ---
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("nowhere.npz", "nowhere.npz: no such file"),
+        ("../nowhere.hdf5", "../nowhere.hdf5: no such file"),
+        (Path("nowhere"), "nowhere: no such file"),
+        ("../../etc/passwd-v2", "no such file"),
+        ("hoper-demo", "did you mean 'hopper-demo'"),
+        ("hopper-medium-mad", "did you mean 'hopper-medium-made'"),
+        ("hopper-medium-v3", "did you mean 'hopper-medium-v2'"),
+        ("pen-human-v2", "did you mean 'pen-human-v1'"),
+        ("\0", "not a path|unknown dataset"),
+        ("x" * 5000, "x"),
+        ("", "expected a Minari dataset"),
+    ],
+)
+def test_unknown_sources_are_named(source, message):
+    with pytest.raises(UserError, match=message) as caught:
+        load(source)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_of_no_known_kind_are_refused(tmp_path):
+    (tmp_path / "log.pkl").write_bytes(b"\x80\x04.")
+    with pytest.raises(UserError, match=r"log.pkl: unknown kind of file; expected .hdf5"):
+        load(tmp_path / "log.pkl")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="empty: expected a Minari dataset"):
+        load(tmp_path / "empty")
+
+
+def test_the_embedded_dataset_is_real_or_its_absence_is_named():
+    from sbac.data.loading import embedded_file
+
+    if embedded_file("hopper-demo").is_file():
+        data = load("hopper-demo")
+        assert (data.kind, data.task) == ("embedded", "hopper-demo")
+        assert data.observations.shape[1] == 11 and data.actions.shape[1] == 3
+    else:
+        with pytest.raises(UserError, match="hopper-demo"):
+            load("hopper-demo")
+
+
+def test_a_copied_minari_dataset_needs_no_minari(minari_root, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "minari", None)
+    shutil.copytree(minari_root / "D4RL" / "door" / "human-v2", tmp_path / "mine")
+    assert len(load(tmp_path / "mine")) == 6729
