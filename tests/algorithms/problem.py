@@ -1,20 +1,20 @@
 """A small problem with a known answer: follow a moving target, from data in which nobody does so for long.
 
-A cart (x, v) follows a target that circles, of which c is the height and d the other coordinate. State
-(x, v, c, d), force a in [-1, 1], 40 steps of 0.2:
+A cart at x follows a target that circles, of which c is the height and d the other coordinate. State (x, c, d),
+push a in [-1, 1], 30 steps:
 
-    x' = x + 0.2 v     v' = v + 0.4 a     (c, d)' = (c, d) turned by 0.2     r = 1 - 0.5 (x - c)^2 - 0.15 a^2
+    x' = x + 0.5 a        (c, d)' = (c, d) turned by 0.3        r = 1 - 0.5 (x - c)^2 - 0.075 a^2
 
-Losing the target, |x - c| > 1, ends the episode (terminal); 40 steps end it by the clock (timeout). A force moves
-x only one step later, and has to lead the target: the reward at hand does not say which force is right.
+Losing the target, |x - c| > 1.4, ends the episode (terminal); 30 steps end it by the clock (timeout). The reward at
+hand only punishes the push; what a push is worth shows one step later, and it has to lead the target.
 
-The optimum is the finite-horizon Riccati recursion: from the start states its forces stay inside the bounds and its
-error inside 1 (tests/algorithms/test_problem.py holds both, and that losing the target on purpose never pays), so
+The optimum is the finite-horizon Riccati recursion: from the start states its pushes stay inside the bounds and its
+error inside 1.4 (tests/algorithms/test_problem.py holds both, and that losing the target on purpose never pays), so
 the bounded problem has the same answer.
 
 The data: two controllers take turns every few steps of every trajectory, the steady-state optimal one and one that
 follows the target's mirror image, a bit less than half of the time. Both are noisy. Around every state there are
-good and bad actions, and cloning takes their mean, which follows a target of a fifth of the height.
+good and bad actions, and cloning takes their mean.
 
 Scores are in percent: 0 is the cart left at rest, 100 the optimum, both from the same fixed start states.
 
@@ -32,24 +32,17 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-HORIZON = 40
-LOST = 1.0
-DISCOUNT = 0.95
-TURN = 0.2
+HORIZON = 30
+LOST = 1.4
+DISCOUNT = 0.9
+TURN = 0.3
 HEIGHT = 0.7
-A = np.array(
-    [
-        [1.0, 0.2, 0.0, 0.0],
-        [0.0, 1.0, 0.0, 0.0],
-        [0.0, 0.0, np.cos(TURN), -np.sin(TURN)],
-        [0.0, 0.0, np.sin(TURN), np.cos(TURN)],
-    ]
-)
-B = np.array([[0.0], [0.4], [0.0], [0.0]])
-ERROR = np.array([[1.0, 0.0, -1.0, 0.0]])
+A = np.array([[1.0, 0.0, 0.0], [0.0, np.cos(TURN), -np.sin(TURN)], [0.0, np.sin(TURN), np.cos(TURN)]])
+B = np.array([[0.5], [0.0], [0.0]])
+ERROR = np.array([[1.0, -1.0, 0.0]])
 STATE_COST = 0.5 * ERROR.T @ ERROR
-ACTION_COST = np.array([[0.15]])
-MIRROR = np.diag([1.0, 1.0, -1.0, -1.0])
+ACTION_COST = np.array([[0.075]])
+MIRROR = np.diag([1.0, -1.0, -1.0])
 
 
 @dataclass(frozen=True)
@@ -81,7 +74,7 @@ BANDS: dict[str, Band] = {
 
 def gains() -> tuple[Floats, list[Floats]]:
     """The optimum's cost matrix P, the cost from s being s P s, and the feedback gain of every step."""
-    cost, feedback = np.zeros((4, 4)), list[Floats]()
+    cost, feedback = np.zeros((3, 3)), list[Floats]()
     for _ in range(HORIZON):
         gain = np.linalg.solve(ACTION_COST + B.T @ cost @ B, B.T @ cost @ A)
         cost = STATE_COST + A.T @ cost @ (A - B @ gain)
@@ -94,13 +87,13 @@ def quadratic(matrix: Floats, vectors: Floats) -> Floats:
 
 
 def starts() -> Floats:
-    """At rest at the origin, the target anywhere on its circle."""
+    """At the origin, the target anywhere on its circle."""
     angle = 2 * np.pi * np.arange(32) / 32
-    return HEIGHT * np.stack([0 * angle, 0 * angle, np.cos(angle), np.sin(angle)], -1)
+    return HEIGHT * np.stack([0 * angle, np.cos(angle), np.sin(angle)], -1)
 
 
 def step(states: Floats, actions: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    """Next states, rewards and terminals of (n, 4) states and (n, 1) actions."""
+    """Next states, rewards and terminals of (n, 3) states and (n, 1) actions."""
     after = states @ A.T + actions @ B.T
     rewards = 1.0 - quadratic(STATE_COST, states) - quadratic(ACTION_COST, actions)
     return after, rewards, np.abs(after @ ERROR.T)[:, 0] > LOST
@@ -123,7 +116,7 @@ def optimal_returns(states: Floats) -> Floats:
 
 
 def resting_returns(states: Floats) -> Floats:
-    """Of a cart that starts at rest and stays there: only the target moves."""
+    """Of a cart that stays where it starts: only the target moves."""
     powers = (np.linalg.matrix_power(A, t) for t in range(HORIZON))
     return HORIZON - sum((quadratic(STATE_COST, states @ power.T) for power in powers), start=np.zeros(len(states)))
 
@@ -135,7 +128,7 @@ def percent(achieved: Floats, states: Floats) -> Floats:
 
 
 def score(policy: Callable[[Floats], Floats]) -> float:
-    """Percent of optimal of a policy from (n, 4) states to (n, 1) actions."""
+    """Percent of optimal of a policy from (n, 3) states to (n, 1) actions."""
     return float(percent(returns(lambda states, time: policy(states)), starts()))
 
 
@@ -149,10 +142,10 @@ def dataset(trajectories: int = 300, seed: int = 0) -> dict[str, NDArray[np.floa
         for time in range(HORIZON):
             if left == 0:
                 skilled = not skilled
-                left = int(rng.integers(4, 8) if skilled else rng.integers(3, 6))
+                left = int(rng.integers(3, 6) if skilled else rng.integers(2, 5))
             left -= 1
-            force = state @ (good if skilled else good @ MIRROR).T
-            action = np.clip(force + 0.3 * rng.standard_normal((1, 1)), -1, 1)
+            push = state @ (good if skilled else good @ MIRROR).T
+            action = np.clip(push + 0.3 * rng.standard_normal((1, 1)), -1, 1)
             after, reward, terminal = step(state, action)
             timeout = time == HORIZON - 1 and not terminal[0]
             rows.append((state[0], action[0], reward[0], after[0], terminal[0], timeout))

@@ -1,0 +1,50 @@
+"""The networks and densities once more, in plain float64 numpy: the independent side of checks on losses."""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+def mlp(net: Any, *inputs: npt.ArrayLike) -> Floats:
+    """Layers one by one; LayerNorm after ReLU where the network has it."""
+    x = np.concatenate([np.asarray(i, np.float64) for i in inputs], -1)
+    layers = list(zip(net.weights, net.biases, strict=True))
+    for weight, bias in layers[:-1]:
+        x = np.maximum(x @ np.asarray(weight, np.float64) + np.asarray(bias, np.float64), 0)
+        if net.normalise:
+            x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    weight, bias = layers[-1]
+    return x @ np.asarray(weight, np.float64) + np.asarray(bias, np.float64)
+
+
+def critic(model: Any, *inputs: npt.ArrayLike) -> Floats:
+    """(members, batch)."""
+    members = len(model.nets.biases[-1])
+    each = [
+        type(model.nets)([w[m] for w in model.nets.weights], [b[m] for b in model.nets.biases]) for m in range(members)
+    ]
+    for net in each:
+        object.__setattr__(net, "normalise", model.nets.normalise)
+    return np.stack([mlp(net, *inputs)[..., 0] for net in each])
+
+
+def tanh_gaussian(policy: Any, s: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """Mean and deviation before the tanh."""
+    mean, raw = np.split(mlp(policy.net, s), 2, -1)
+    return mean, np.exp(-5 + 3.5 * (np.tanh(raw) + 1))
+
+
+def log_normal(u: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> Floats:
+    """Log density of diagonal Gaussians, summed over the last axis."""
+    u, mean, std = (np.asarray(x, np.float64) for x in (u, mean, std))
+    return (-0.5 * ((u - mean) / std) ** 2 - np.log(std) - 0.5 * math.log(2 * math.pi)).sum(-1)
+
+
+def log_tanh_normal(a: npt.ArrayLike, mean: Floats, std: Floats) -> Floats:
+    """Log density of tanh(u) at an action, clipped as the package does."""
+    a = np.clip(np.asarray(a, np.float64), -0.999, 0.999)
+    return log_normal(np.arctanh(a), mean, std) - np.log(1 - a**2).sum(-1)
