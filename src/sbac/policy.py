@@ -44,6 +44,24 @@ def ensemble(arrays: Mapping[str, Floats], name: str, x: Floats) -> Floats:
     return np.stack(rows)[..., 0]
 
 
+# The constants of these three are those of sbac.nn.gaussian; a test holds them equal.
+
+
+def bounded_log_std(raw: Floats) -> Floats:
+    """A network's output squashed into [-5, 2]."""
+    return -5.0 + 3.5 * (np.tanh(raw) + 1.0)
+
+
+def pre_tanh(a: Floats) -> Floats:
+    """u = atanh(a), with a clipped away from the bounds."""
+    return np.arctanh(np.clip(a, -1 + 1e-3, 1 - 1e-3))
+
+
+def log_tanh_slope(u: Floats) -> Floats:
+    """log(1 - tanh(u)^2)."""
+    return 2.0 * (math.log(2.0) - u - np.logaddexp(0.0, -2.0 * u))
+
+
 class Formula:
     """How a kind of policy acts. Works in the networks' units: standardised states, actions in [-1, 1]."""
 
@@ -74,8 +92,7 @@ class TanhGaussian(Formula):
 
     def parts(self, arrays: Mapping[str, Floats], s: Floats) -> tuple[Floats, Floats]:
         mean, raw = np.split(forward(arrays, "policy", s), 2, axis=-1)
-        low, high = -5.0, 2.0  # LOG_STD_MIN, LOG_STD_MAX of sbac.nn.gaussian; a test holds them equal
-        return mean, low + 0.5 * (high - low) * (np.tanh(raw) + 1.0)
+        return mean, bounded_log_std(raw)
 
     def mode(self, arrays: Mapping[str, Floats], s: Floats) -> Floats:
         return np.tanh(self.parts(arrays, s)[0])
@@ -86,10 +103,82 @@ class TanhGaussian(Formula):
 
     def log_prob(self, arrays: Mapping[str, Floats], s: Floats, a: Floats) -> Floats:
         mean, log_std = self.parts(arrays, s)
-        u = np.arctanh(np.clip(a, -1 + 1e-3, 1 - 1e-3))  # ACTION_EPSILON of sbac.nn.gaussian
+        u = pre_tanh(a)
         z = (u - mean) * np.exp(-log_std)
-        slope = 2.0 * (math.log(2.0) - u - np.logaddexp(0.0, -2.0 * u))
-        return -(0.5 * z**2 + log_std + 0.5 * math.log(2 * math.pi) + slope).sum(-1)
+        return -(0.5 * z**2 + log_std + 0.5 * math.log(2 * math.pi) + log_tanh_slope(u)).sum(-1)
+
+
+class PlainGaussian(Formula):
+    """a Gaussian around tanh(net(s)) with one deviation for all states, not squashed; acting clips it (IQL)."""
+
+    has_density = True
+
+    def mode(self, arrays: Mapping[str, Floats], s: Floats) -> Floats:
+        return np.tanh(forward(arrays, "policy", s))
+
+    def sample(self, arrays: Mapping[str, Floats], s: Floats, rng: np.random.Generator) -> Floats:
+        mean = self.mode(arrays, s)
+        return mean + np.exp(arrays["log_std"]) * rng.standard_normal(mean.shape, np.float32)
+
+    def log_prob(self, arrays: Mapping[str, Floats], s: Floats, a: Floats) -> Floats:
+        log_std = arrays["log_std"]
+        z = (a - self.mode(arrays, s)) * np.exp(-log_std)
+        return -(0.5 * z**2 + log_std + 0.5 * math.log(2 * math.pi)).sum(-1)
+
+
+def log_sum_exp(x: Floats) -> Floats:
+    """log of the sum of exp over the last axis."""
+    top = x.max(-1, keepdims=True)
+    return np.log(np.exp(x - top).sum(-1)) + top[..., 0]
+
+
+class TanhMixture(Formula):
+    """a = tanh(u), u from mixtures of Gaussians (sbac.nn.behaviour): one for all of u, or one per dimension."""
+
+    has_density = True
+
+    def __init__(self, per_dimension: bool) -> None:
+        self.per_dimension = per_dimension
+
+    def parts(self, arrays: Mapping[str, Floats], s: Floats) -> tuple[Floats, Floats, Floats]:
+        """Log weights (n, groups, parts), means and log deviations (n, groups, parts, dimensions of a group)."""
+        out = forward(arrays, "policy", s)
+        actions = len(arrays["scale/action_low"])
+        if self.per_dimension:
+            logits, mean, raw = np.split(out.reshape(len(s), 3 * actions, -1), 3, axis=1)
+            mean, raw = mean[..., None], raw[..., None]
+        else:
+            count = out.shape[1] // (1 + 2 * actions)
+            logits, mean, raw = np.split(out[:, None], [count, count * (1 + actions)], axis=-1)
+            mean, raw = (x.reshape(len(s), 1, count, actions) for x in (mean, raw))
+        return logits - log_sum_exp(logits)[..., None], mean, bounded_log_std(raw)
+
+    def densities(self, parts: tuple[Floats, Floats, Floats], u: Floats) -> Floats:
+        """log density of u (..., n, groups, dimensions of a group), for each group."""
+        weights, mean, log_std = parts
+        z = (u[..., None, :] - mean) * np.exp(-log_std)
+        return log_sum_exp(weights - (0.5 * z**2 + log_std + 0.5 * math.log(2 * math.pi)).sum(-1))
+
+    def mode(self, arrays: Mapping[str, Floats], s: Floats) -> Floats:
+        """The component mean at which the mixture is densest."""
+        parts = self.parts(arrays, s)
+        best = self.densities(parts, np.moveaxis(parts[1], 2, 0)).argmax(0)
+        return np.tanh(self._pick(parts[1], best))
+
+    def sample(self, arrays: Mapping[str, Floats], s: Floats, rng: np.random.Generator) -> Floats:
+        weights, mean, log_std = self.parts(arrays, s)
+        which = (weights + rng.gumbel(size=weights.shape)).argmax(-1)
+        chosen = self._pick(mean, which)
+        return np.tanh(chosen + np.exp(self._pick(log_std, which)) * rng.standard_normal(chosen.shape, np.float32))
+
+    def log_prob(self, arrays: Mapping[str, Floats], s: Floats, a: Floats) -> Floats:
+        u = pre_tanh(a)
+        parts = self.parts(arrays, np.atleast_2d(s))
+        grouped = np.atleast_2d(u).reshape(-1, *parts[1].shape[1::2])
+        return self.densities(parts, grouped).sum(-1).reshape(u.shape[:-1]) - log_tanh_slope(u).sum(-1)
+
+    def _pick(self, values: Floats, which: NDArray[np.int64]) -> Floats:
+        return np.take_along_axis(values, which[..., None, None], axis=2).reshape(len(values), -1)
 
 
 def best_by_critic(arrays: Mapping[str, Floats], s: Floats, candidates: Floats) -> Floats:
@@ -163,6 +252,9 @@ class BestOfVAE(BestOf):
 KINDS: dict[str, Formula] = {
     "deterministic": Deterministic(),
     "tanh-gaussian": TanhGaussian(),
+    "gaussian": PlainGaussian(),
+    "tanh-mixture": TanhMixture(per_dimension=False),
+    "tanh-mixture-per-dim": TanhMixture(per_dimension=True),
     "best-of-gaussian": BestOfGaussian(),
     "best-of-vae": BestOfVAE(),
 }

@@ -1,5 +1,6 @@
 """Building blocks: pytrees of arrays with pure functions on them."""
 
+from sbac.nn.behaviour import Behaviour as Behaviour
 from sbac.nn.critic import Critic as Critic
 from sbac.nn.gaussian import ACTION_EPSILON as ACTION_EPSILON
 from sbac.nn.gaussian import DeterministicPolicy as DeterministicPolicy

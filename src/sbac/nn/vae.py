@@ -70,6 +70,13 @@ class VAE(eqx.Module):
         mean, log_std = jnp.split(self.encoder(observations, actions), 2, axis=-1)
         return Codes(mean, jnp.clip(log_std, CODE_LOG_STD_MIN, CODE_LOG_STD_MAX))
 
+    def with_prior_codes(
+        self, observations: Float[Array, "batch obs"], key: PRNGKeyArray, count: int
+    ) -> tuple[Float[Array, "count batch obs"], Float[Array, "count batch code"]]:
+        """Each state `count` times, with codes from the clipped prior: the decoder's arguments."""
+        repeated = jnp.broadcast_to(observations, (count, *observations.shape))
+        return repeated, prior_codes(key, (*repeated.shape[:-1], self.code_size))
+
 
 class ActionVAE(VAE):
     """Encodes actions; decodes to one pre-tanh action, scored by squared error after the tanh."""
@@ -85,9 +92,8 @@ class ActionVAE(VAE):
     def sample_pre_tanh(
         self, observations: Float[Array, "batch obs"], key: PRNGKeyArray, count: int
     ) -> Float[Array, "count batch act"]:
-        """Pre-tanh actions of `count` codes from the clipped prior at each state."""
-        repeated = jnp.broadcast_to(observations, (count, *observations.shape))
-        return self.decode(repeated, prior_codes(key, (*repeated.shape[:-1], self.code_size)))
+        """Pre-tanh actions of `count` codes at each state."""
+        return self.decode(*self.with_prior_codes(observations, key, count))
 
     def loss(
         self, observations: Float[Array, "batch obs"], actions: Float[Array, "batch act"], key: PRNGKeyArray
@@ -106,6 +112,20 @@ class GaussianVAE(VAE):
     def decode(self, observations: Float[Array, "*batch obs"], codes: Float[Array, "*batch code"]) -> Gaussian:
         mean, raw = jnp.split(self.decoder(observations, codes), 2, axis=-1)
         return Gaussian(mean, bounded_log_std(raw))
+
+    def sample_pre_tanh(
+        self, observations: Float[Array, "batch obs"], key: PRNGKeyArray, count: int
+    ) -> Float[Array, "count batch act"]:
+        """The decoder's means for `count` codes at each state."""
+        return self.decode(*self.with_prior_codes(observations, key, count)).mean
+
+    def central_policy(self) -> MLP:
+        """The network from states to the mean decoded from the prior's mean, z = 0: the codes' weights drop out."""
+        weights, biases = list(self.decoder.weights), list(self.decoder.biases)
+        actions = biases[-1].shape[-1] // 2
+        weights[0] = weights[0][..., : -self.code_size, :]
+        weights[-1], biases[-1] = weights[-1][..., :actions], biases[-1][..., :actions]
+        return MLP(weights, biases)
 
     def negative_elbo(
         self, observations: Float[Array, "batch obs"], u: Float[Array, "batch act"], key: PRNGKeyArray

@@ -1,0 +1,151 @@
+"""BRAC: an actor-critic with a KL penalty towards a frozen clone of the data (Wu, Tucker & Nachum 2019).
+
+`brac-p` penalises the policy, `brac-v` the value as well. The KL is the primal form: a mean of log pi - log mu over
+a few actions of pi. Phase *clone* learns mu; the first steps of phase *train* only bring pi to it.
+"""
+
+import functools
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, config, shared, split
+from sbac.algorithms.cloning import CLONE, CloneConfig
+from sbac.nn import Behaviour, Critic, GaussianPolicy, Trained, polyak
+
+
+@config
+class BRACConfig(CloneConfig):
+    steps: tuple[int, ...] = (1_000_000, 1_000_000)
+    alpha: float = 1.0
+    """Weight of the KL penalty."""
+    policy_hidden: tuple[int, ...] = (200, 200)
+    critic_hidden: tuple[int, ...] = (300, 300)
+    policy_learning_rate: float = 3e-5
+    critic_learning_rate: float = 1e-3
+    target_rate: float = 0.005
+    kl_samples: int = 4
+    warm_up: float = shared(0.02)
+    """Share of the steps in which the policy only follows the clone."""
+
+
+class State(eqx.Module):
+    policy: Trained[GaussianPolicy]
+    critic: Trained[Critic]
+    critic_target: Critic
+
+
+def divergence(
+    policy: GaussianPolicy, clone: Behaviour, observations: Float[Array, "batch obs"], key: PRNGKeyArray, count: int
+) -> Float[Array, " batch"]:
+    """KL(pi || mu) at each state, over `count` actions of pi; the tanh cancels in the ratio."""
+    pi = policy(observations)
+    u = pi.sample_pre_tanh(key, (count,))
+    return (pi.log_density(u) - clone(observations).log_density(u)).mean(0)
+
+
+def targets(
+    config: BRACConfig, clone: Behaviour, state: State, batch: Batch, key: PRNGKeyArray, value_penalty: bool
+) -> Float[Array, " batch"]:
+    """r + gamma (min Q(s', a' ~ pi) - [v only] alpha KL(s'))."""
+    action_key, kl_key = split(key, 2)
+    policy = state.policy.model
+    next_actions = policy(batch.next_observations).sample(action_key)
+    value = state.critic_target.minimum(batch.next_observations, next_actions)
+    if value_penalty:
+        value -= config.alpha * divergence(policy, clone, batch.next_observations, kl_key, config.kl_samples)
+    return batch.rewards + config.discount * (1.0 - batch.terminals) * value
+
+
+def critic_loss(critic: Critic, batch: Batch, target: Float[Array, " batch"]) -> tuple[Array, Metrics]:
+    values = critic(batch.observations, batch.actions)
+    loss = ((values - target) ** 2).mean(-1).sum()
+    return loss, {"critic_loss": loss, "q": values.mean()}
+
+
+def actor_loss(
+    policy: GaussianPolicy,
+    config: BRACConfig,
+    clone: Behaviour,
+    critic: Critic,
+    batch: Batch,
+    key: PRNGKeyArray,
+    improving: Array,
+) -> tuple[Array, Metrics]:
+    """alpha KL(s) - min Q(s, a ~ pi); `improving` is 0 in the warm-up and 1 after it."""
+    action_key, kl_key = split(key, 2)
+    actions = policy(batch.observations).sample(action_key)
+    q = critic.minimum(batch.observations, actions).mean()
+    kl = divergence(policy, clone, batch.observations, kl_key, config.kl_samples).mean()
+    loss = config.alpha * kl - improving * q
+    return loss, {"actor_loss": loss, "kl": kl}
+
+
+def init(config: BRACConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> State:
+    policy_key, critic_key = split(key, 2)
+    critic = Critic.create(critic_key, spec.observations, spec.actions, config.critic_hidden)
+    policy = GaussianPolicy.create(policy_key, spec.observations, config.policy_hidden, spec.actions)
+    return State(Trained.create(policy), Trained.create(critic), critic)
+
+
+def update(
+    config: BRACConfig,
+    past: Past,
+    state: State,
+    batch: Batch,
+    key: PRNGKeyArray,
+    step: Array,
+    *,
+    value_penalty: bool,
+) -> tuple[State, Metrics]:
+    target_key, actor_key = split(key, 2)
+    clone: Behaviour = past["clone"].behaviour.model
+    target = targets(config, clone, state, batch, target_key, value_penalty)
+    critic, critic_metrics = state.critic.minimise(lambda m: critic_loss(m, batch, target), config.critic_learning_rate)
+    improving = (step >= config.warm_up * config.steps[1]).astype(jnp.float32)
+    policy, actor_metrics = state.policy.minimise(
+        lambda m: actor_loss(m, config, clone, critic.model, batch, actor_key, improving), config.policy_learning_rate
+    )
+    critic_target = polyak(state.critic_target, critic.model, config.target_rate)
+    return State(policy, critic, critic_target), critic_metrics | actor_metrics
+
+
+def validate(
+    config: BRACConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, *, value_penalty: bool
+) -> Metrics:
+    clone: Behaviour = past["clone"].behaviour.model
+    target = targets(config, clone, state, batch, key, value_penalty)
+    kl = divergence(state.policy.model, clone, batch.observations, key, config.kl_samples).mean()
+    return critic_loss(state.critic.model, batch, target)[1] | {"kl": kl}
+
+
+def actor(config: BRACConfig, past: Past, state: State) -> Actor:
+    return Actor("tanh-gaussian", {"policy": state.policy.model.net})
+
+
+def variant(name: str, *, value_penalty: bool) -> Algorithm:
+    train = functools.partial(update, value_penalty=value_penalty)
+    check = functools.partial(validate, value_penalty=value_penalty)
+    return Algorithm(
+        name=name,
+        config=BRACConfig,
+        phases=(CLONE, Phase("train", init, train, actor, check)),
+        source="Wu, Tucker & Nachum 2019, Behavior Regularized Offline Reinforcement Learning",
+        presets={
+            "quick": {
+                "steps": (10_000, 30_000),
+                "batch_size": 128,
+                "clone_hidden": (64, 64),
+                "policy_hidden": (64, 64),
+                "critic_hidden": (64, 64),
+                "clone_learning_rate": 1e-3,
+                "policy_learning_rate": 3e-4,
+            },
+            "paper": {"standardise_states": False},
+        },
+    )
+
+
+BRAC_P = variant("brac-p", value_penalty=False)
+BRAC_V = variant("brac-v", value_penalty=True)

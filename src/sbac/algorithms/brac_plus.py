@@ -1,0 +1,450 @@
+"""BRAC+: BRAC with an upper bound of the KL, a multiplier per state and a gradient penalty (Zhang et al. 2021).
+
+Phase *clone* fits an ensemble of VAEs to the data. Phase *initial* brings the policy as near to it as it gets, which
+measures the distance no policy can undercut. Phase *train* maximises Q while the distance stays within a margin of
+that, and flattens Q where the policy has left the data.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Rows, Spec, config, split
+from sbac.algorithms.cloning import behaviour_actor
+from sbac.errors import UserError
+from sbac.nn import (
+    MLP,
+    Behaviour,
+    Critic,
+    GaussianPolicy,
+    GaussianVAE,
+    Multiplier,
+    Trained,
+    behaviour,
+    mmd,
+    polyak,
+    pre_tanh,
+)
+
+WINDOW = 2500  # steps over which distances are averaged
+
+
+@config
+class BRACPlusConfig(Config):
+    steps: tuple[int, ...] = (500_000, 500_000, 1_000_000)
+    batch_size: int = 100
+    reward_scale: str = "unit"
+    hidden: tuple[int, ...] = (256, 256)
+    behaviour: str = "vae"
+    """vae: an ensemble of VAEs; or one of the models of sbac.nn.behaviour."""
+    members: int = 3
+    """VAEs in the ensemble."""
+    divergence: str = "kl"
+    """kl (from above, for VAEs), or mmd."""
+    kernel_width: float = 120.0
+    """sigma of the MMD's Laplacian kernel."""
+    margin: float = 0.2
+    """How far the distance may exceed that of the initial policy."""
+    multiplier: str = "state"
+    """state: alpha(s), as the paper has it; scalar: one number, as its code has it."""
+    alpha: float = 10.0
+    """The multiplier's first value."""
+    entropy_scale: float = 4.0
+    """The policy's entropy is bounded by that of the data with all deviations divided by this (kl), or kept above
+    it (mmd)."""
+    gradient_limit: float = 0.01
+    """The mean slope of Q in the policy's actions off the data that its penalty's weight aims at."""
+    clone_learning_rate: float = 1e-3
+    initial_learning_rate: float = 1e-3
+    policy_learning_rate: float = 5e-6
+    critic_learning_rate: float = 3e-4
+    dual_learning_rate: float = 1e-3
+    target_rate: float = 0.001
+    samples: int = 5
+    """Actions of the policy per state, in every expectation over them."""
+    codes: int = 5
+    """Codes per action in the bound of the KL."""
+    acting_candidates: int = 20
+
+
+def decayed(rate: float | Array, step: Array, steps: int) -> Array:
+    """The rate over five equal stretches: 1, 0.5, 0.1, 0.05, 0.01 times itself."""
+    stretch = jnp.clip(5 * step // max(steps, 1), 0, 4)
+    return rate * jnp.asarray([1.0, 0.5, 0.1, 0.05, 0.01])[stretch]
+
+
+def running_mean(mean: Array, value: Array, step: Array) -> Array:
+    """The mean so far, and later one over about the last WINDOW steps."""
+    return mean + jnp.maximum(1.0 / WINDOW, 1.0 / (step + 1)) * (value - mean)
+
+
+# --- Phase clone ------------------------------------------------------------------------------------------------
+
+
+class Clone(eqx.Module):
+    behaviour: Trained[GaussianVAE | Behaviour]
+    loss: Array
+    """Running mean of -log mu(a|s), or of its bound: the entropy of the data."""
+
+
+def clone_loss(model: GaussianVAE | Behaviour, rows: Rows, key: PRNGKeyArray) -> tuple[Array, Metrics]:
+    """-log mu(a|s), bounded from above for VAEs; a mean over the ensemble, whose members learn apart."""
+    if isinstance(model, GaussianVAE):
+        u = pre_tanh(rows.actions)
+        keys = jax.random.split(key, len(model.decoder.biases[0]))
+        each = jax.vmap(lambda vae, k: vae.negative_elbo(rows.observations, u, k).mean())(model, keys)
+        return each.sum(), {"clone_loss": each.mean()}
+    loss = -model(rows.observations).log_prob(rows.actions).mean()
+    return loss, {"clone_loss": loss}
+
+
+def init_clone(config: BRACPlusConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> Clone:
+    sizes = (spec.observations, config.hidden, spec.actions)
+    if config.behaviour == "vae":
+        model = jax.vmap(lambda k: GaussianVAE.create(k, *sizes))(jax.random.split(key, config.members))
+    else:
+        model = behaviour.create(config.behaviour, key, *sizes)
+    return Clone(Trained.create(model), jnp.zeros(()))
+
+
+def update_clone(
+    config: BRACPlusConfig, past: Past, state: Clone, batch: Batch, key: PRNGKeyArray, step: Array
+) -> tuple[Clone, Metrics]:
+    rate = decayed(config.clone_learning_rate, step, config.steps[0])
+    model, metrics = state.behaviour.minimise(lambda m: clone_loss(m, batch.rows, key), rate)
+    return Clone(model, running_mean(state.loss, metrics["clone_loss"], step)), metrics
+
+
+def validate_clone(config: BRACPlusConfig, past: Past, state: Clone, batch: Batch, key: PRNGKeyArray) -> Metrics:
+    return clone_loss(state.behaviour.model, batch.rows, key)[1]
+
+
+def clone_actor(config: BRACPlusConfig, past: Past, state: Clone) -> Actor:
+    model = state.behaviour.model
+    if isinstance(model, GaussianVAE):
+        return Actor("deterministic", {"policy": jax.tree.map(lambda x: x[0], model).central_policy()})
+    return behaviour_actor(config.behaviour, model)
+
+
+# --- The distance -----------------------------------------------------------------------------------------------
+
+
+class Proposal(eqx.Module):
+    """Actions of the policy at a batch of states, with their distance from the data and their entropy."""
+
+    u: Float[Array, "samples batch act"]
+    distance: Float[Array, " batch"]
+    entropy: Float[Array, " batch"]
+
+
+def propose(
+    config: BRACPlusConfig,
+    policy: GaussianPolicy,
+    model: GaussianVAE | Behaviour,
+    observations: Float[Array, "batch obs"],
+    key: PRNGKeyArray,
+    samples: int,
+) -> Proposal:
+    policy_key, model_key = split(key, 2)
+    pi = policy(observations)
+    u = pi.sample_pre_tanh(policy_key, (samples,))
+    if config.divergence == "mmd":
+        distance = mmd(u, logged(config, model, observations, model_key), "laplacian", config.kernel_width)
+    elif config.divergence != "kl":
+        raise UserError(f"divergence {config.divergence!r}: expected kl or mmd")
+    elif isinstance(model, GaussianVAE):
+        repeated = jnp.broadcast_to(observations, (samples, *observations.shape))
+        keys = jax.random.split(model_key, config.members)
+        each = jax.vmap(lambda vae, k: vae.kl_upper_bound(pi, repeated, u, k, config.codes))(model, keys)
+        distance = each.mean((0, 1))
+    else:
+        distance = (pi.log_density(u) - model(observations).log_density(u)).mean(0)
+    return Proposal(u, distance, -pi.log_prob_pre_tanh(u).mean(0))
+
+
+def logged(
+    config: BRACPlusConfig, model: GaussianVAE | Behaviour, observations: Float[Array, "batch obs"], key: PRNGKeyArray
+) -> Float[Array, "count batch act"]:
+    """Pre-tanh actions like those of the data, of all members of an ensemble."""
+    if not isinstance(model, GaussianVAE):
+        return model(observations).sample_pre_tanh(key, (config.samples,))
+    keys = jax.random.split(key, config.members)
+    each = jax.vmap(lambda vae, k: vae.sample_pre_tanh(observations, k, config.samples))(model, keys)
+    return each.reshape(-1, *each.shape[2:])
+
+
+def entropy_excess(config: BRACPlusConfig, past: Past, proposal: Proposal) -> Array:
+    """By how much the entropy breaks its bound: from above for the KL, which rewards entropy, else from below."""
+    actions = proposal.u.shape[-1]
+    excess = proposal.entropy.mean() - (past["clone"].loss - actions * jnp.log(config.entropy_scale))
+    return -excess if config.divergence == "mmd" else excess
+
+
+# --- Phase initial ----------------------------------------------------------------------------------------------
+
+
+class Initial(eqx.Module):
+    policy: Trained[GaussianPolicy]
+    entropy_weight: Multiplier
+    distance: Array
+    """Running mean of the distance between policy and data."""
+
+
+def initial_loss(
+    policy: GaussianPolicy, config: BRACPlusConfig, past: Past, entropy_weight: Array, batch: Batch, key: PRNGKeyArray
+) -> tuple[Array, Metrics]:
+    """D(s) + beta times the entropy's excess."""
+    proposal = propose(config, policy, past["clone"].behaviour.model, batch.observations, key, config.samples)
+    distance, excess = proposal.distance.mean(), entropy_excess(config, past, proposal)
+    return distance + entropy_weight * excess, {"distance": distance, "entropy_excess": excess}
+
+
+def init_initial(config: BRACPlusConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> Initial:
+    policy = GaussianPolicy.create(key, spec.observations, config.hidden, spec.actions)
+    return Initial(Trained.create(policy), Multiplier.create(config.alpha), jnp.zeros(()))
+
+
+def update_initial(
+    config: BRACPlusConfig, past: Past, state: Initial, batch: Batch, key: PRNGKeyArray, step: Array
+) -> tuple[Initial, Metrics]:
+    weight = state.entropy_weight.value
+    rate = decayed(config.initial_learning_rate, step, config.steps[1])
+    policy, metrics = state.policy.minimise(lambda m: initial_loss(m, config, past, weight, batch, key), rate)
+    entropy_weight = state.entropy_weight.update(metrics["entropy_excess"], config.dual_learning_rate)
+    return Initial(policy, entropy_weight, running_mean(state.distance, metrics["distance"], step)), metrics
+
+
+def validate_initial(config: BRACPlusConfig, past: Past, state: Initial, batch: Batch, key: PRNGKeyArray) -> Metrics:
+    return initial_loss(state.policy.model, config, past, state.entropy_weight.value, batch, key)[1]
+
+
+def initial_actor(config: BRACPlusConfig, past: Past, state: Initial) -> Actor:
+    return Actor("tanh-gaussian", {"policy": state.policy.model.net})
+
+
+# --- Phase train ------------------------------------------------------------------------------------------------
+
+
+class State(eqx.Module):
+    policy: Trained[GaussianPolicy]
+    policy_target: GaussianPolicy
+    critic: Trained[Critic]
+    critic_target: Critic
+    alpha: Trained[Any]
+    """An MLP over states, or a number; softplus of it is the multiplier."""
+    entropy_weight: Multiplier
+    penalty_weight: Multiplier
+    distance: Array
+    squared_distance: Array
+    """Running means: a state counts as off the data above the mean plus one deviation."""
+
+
+def multipliers(model: Any, observations: Float[Array, "batch obs"]) -> Float[Array, " batch"]:
+    raw = model.scalar(observations) if isinstance(model, MLP) else jnp.broadcast_to(model, len(observations))
+    return jnp.minimum(jax.nn.softplus(raw), 1e4)
+
+
+def targets(config: BRACPlusConfig, state: State, batch: Batch, key: PRNGKeyArray) -> Float[Array, " batch"]:
+    """r + gamma max over some a' ~ target policy of min Q(s', a')."""
+    candidates = state.policy_target(batch.next_observations).sample(key, (config.samples,))
+    repeated = jnp.broadcast_to(batch.next_observations, (*candidates.shape[:-1], batch.next_observations.shape[-1]))
+    best = state.critic_target.minimum(repeated, candidates).max(0)
+    return batch.rewards + config.discount * (1.0 - batch.terminals) * best
+
+
+def off_data(config: BRACPlusConfig, distance: Float[Array, " batch"], threshold: Array) -> Float[Array, " batch"]:
+    """The penalty's weight of each state: the further its policy is from the data, the more."""
+    if config.divergence == "mmd":
+        return (distance > threshold).astype(jnp.float32)
+    weights = jax.nn.softplus(distance - threshold)
+    return weights / weights.max()
+
+
+def slopes(
+    critic: Critic, observations: Float[Array, "batch obs"], actions: Float[Array, "batch act"]
+) -> Float[Array, " batch"]:
+    """|d min Q / d a|."""
+    gradients = jax.grad(lambda a: critic.minimum(observations, a).sum())(actions)
+    return jnp.sqrt((gradients**2).sum(-1) + 1e-12)
+
+
+def critic_loss(
+    critic: Critic,
+    batch: Batch,
+    target: Float[Array, " batch"],
+    actions: Float[Array, "batch act"],
+    weights: Float[Array, " batch"],
+    penalty_weight: Array,
+) -> tuple[Array, Metrics]:
+    values = critic(batch.observations, batch.actions)
+    error = 0.5 * ((values - target) ** 2).mean(-1).sum()
+    penalty = (weights * slopes(critic, batch.observations, actions)).mean()
+    return error + penalty_weight * penalty, {"critic_loss": error, "q": values.mean(), "gradient_penalty": penalty}
+
+
+def actor_loss(
+    policy: GaussianPolicy,
+    config: BRACPlusConfig,
+    past: Past,
+    state: State,
+    critic: Critic,
+    batch: Batch,
+    key: PRNGKeyArray,
+) -> tuple[Array, tuple[Proposal, Metrics]]:
+    """-min Q(s, a ~ pi) + alpha(s) D(s) + beta times the entropy's excess."""
+    proposal = propose(config, policy, past["clone"].behaviour.model, batch.observations, key, config.samples)
+    repeated = jnp.broadcast_to(batch.observations, (config.samples, *batch.observations.shape))
+    q = critic.minimum(repeated, jnp.tanh(proposal.u)).mean()
+    alpha = multipliers(state.alpha.model, batch.observations)
+    excess = entropy_excess(config, past, proposal)
+    loss = -q + (alpha * proposal.distance).mean() + state.entropy_weight.value * excess
+    metrics = {
+        "actor_loss": loss,
+        "distance": proposal.distance.mean(),
+        "entropy_excess": excess,
+        "multiplier": alpha.mean(),
+    }
+    return loss, (proposal, metrics)
+
+
+def init(config: BRACPlusConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> State:
+    critic_key, alpha_key = split(key, 2)
+    before: Initial = past["initial"]
+    critic = Critic.create(critic_key, spec.observations, spec.actions, config.hidden)
+    if config.multiplier not in ("state", "scalar"):
+        raise UserError(f"multiplier {config.multiplier!r}: expected state or scalar")
+    first = jnp.log(jnp.expm1(jnp.asarray(config.alpha)))  # softplus of it is alpha
+    alpha: Any = first
+    if config.multiplier == "state":
+        net = MLP.create(alpha_key, spec.observations, config.hidden, 1, last_scale=0.01)
+        alpha = eqx.tree_at(lambda m: m.biases[-1], net, net.biases[-1] + first)
+    distance = before.distance + 2.0 * config.margin
+    return State(
+        Trained.create(before.policy.model),
+        before.policy.model,
+        Trained.create(critic),
+        critic,
+        Trained.create(alpha),
+        Multiplier.create(before.entropy_weight.value),
+        Multiplier.create(0.1),
+        distance,
+        distance**2,
+    )
+
+
+def update(
+    config: BRACPlusConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Array
+) -> tuple[State, Metrics]:
+    target_key, penalty_key, actor_key = split(key, 3)
+    model = past["clone"].behaviour.model
+    target = targets(config, state, batch, target_key)
+    proposal = propose(config, state.policy.model, model, batch.observations, penalty_key, 1)
+    deviation = jnp.sqrt(jnp.maximum(state.squared_distance - state.distance**2, 0.0))
+    weights = off_data(config, proposal.distance, state.distance + deviation)
+    critic, critic_metrics = state.critic.minimise(
+        lambda m: critic_loss(m, batch, target, jnp.tanh(proposal.u[0]), weights, state.penalty_weight.value),
+        config.critic_learning_rate,
+    )
+    policy, (proposal, actor_metrics) = state.policy.minimise(
+        lambda m: actor_loss(m, config, past, state, critic.model, batch, actor_key), config.policy_learning_rate
+    )
+    excess = proposal.distance - (past["initial"].distance + config.margin)
+
+    def dual_loss(model: Any) -> tuple[Array, None]:
+        return -(multipliers(model, batch.observations) * excess).mean(), None
+
+    alpha, _ = state.alpha.minimise(dual_loss, config.dual_learning_rate)
+    overshoot = critic_metrics["gradient_penalty"] - config.gradient_limit
+    new = State(
+        policy,
+        polyak(state.policy_target, policy.model, config.target_rate),
+        critic,
+        polyak(state.critic_target, critic.model, config.target_rate),
+        alpha,
+        state.entropy_weight.update(actor_metrics["entropy_excess"], config.dual_learning_rate),
+        state.penalty_weight.update(overshoot, config.dual_learning_rate, minimum=0.1),
+        state.distance + (proposal.distance.mean() - state.distance) / WINDOW,
+        state.squared_distance + ((proposal.distance**2).mean() - state.squared_distance) / WINDOW,
+    )
+    return new, critic_metrics | actor_metrics
+
+
+def validate(config: BRACPlusConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray) -> Metrics:
+    target_key, actor_key = split(key, 2)
+    target = targets(config, state, batch, target_key)
+    values = state.critic.model(batch.observations, batch.actions)
+    _, (_, metrics) = actor_loss(state.policy.model, config, past, state, state.critic.model, batch, actor_key)
+    return metrics | {"critic_loss": 0.5 * ((values - target) ** 2).mean(-1).sum()}
+
+
+def actor(config: BRACPlusConfig, past: Past, state: State) -> Actor:
+    actions = state.policy.model.net.biases[-1].shape[-1] // 2
+    noise = jax.random.normal(jax.random.key(0), (config.acting_candidates, actions))
+    return Actor(
+        "best-of-gaussian",
+        {"policy": state.policy.model.net, "critic": state.critic.model.nets},
+        # The same noise at every state and step, within one deviation: acting is deterministic.
+        {"noise": jnp.clip(noise, -1.0, 1.0), "noise_limit": jnp.ones(())},
+    )
+
+
+# Published for the v0 data: (margin, gradient_limit).
+LOCOMOTION = {
+    "hopper-medium-expert-v2": (0.2, 0.01),
+    "walker2d-medium-expert-v2": (0.2, 0.01),
+    "halfcheetah-medium-expert-v2": (0.2, 0.1),
+    "hopper-medium-v2": (0.2, 0.01),
+    "walker2d-medium-v2": (1.0, 0.01),
+    "halfcheetah-medium-v2": (7.0, 0.1),
+    "hopper-medium-replay-v2": (3.0, 0.01),
+    "walker2d-medium-replay-v2": (3.0, 0.01),
+    "halfcheetah-medium-replay-v2": (3.0, 0.1),
+    "hopper-random-v2": (3.0, 0.01),
+    "walker2d-random-v2": (3.0, 0.01),
+    "halfcheetah-random-v2": (3.0, 0.1),
+}
+ADROIT_STEPS = {
+    "pen-human-v1": 250_000,
+    "hammer-human-v1": 500_000,
+    "door-human-v1": 1_000_000,
+    "relocate-human-v1": 500_000,
+}
+ADROIT = {
+    "divergence": "mmd",
+    "margin": 0.001,
+    "gradient_limit": 0.005,
+    "entropy_scale": 1.0,
+    "policy_learning_rate": 5e-8,
+}
+
+BRAC_PLUS = Algorithm(
+    name="brac-plus",
+    config=BRACPlusConfig,
+    phases=(
+        Phase("clone", init_clone, update_clone, clone_actor, validate_clone, needs="row"),
+        Phase("initial", init_initial, update_initial, initial_actor, validate_initial, needs="row"),
+        Phase("train", init, update, actor, validate),
+    ),
+    source="Zhang, Kuppannagari & Prasanna 2021, BRAC+: Improved Behavior Regularized Actor Critic",
+    presets={
+        "quick": {
+            "steps": (10_000, 10_000, 30_000),
+            "batch_size": 128,
+            "hidden": (64, 64),
+            "policy_learning_rate": 1e-4,
+            "critic_learning_rate": 1e-3,
+            "target_rate": 0.005,
+            "samples": 3,
+            "codes": 1,
+            "margin": 1.0,
+        },
+        "paper": {"standardise_states": False},
+    },
+    task_settings={
+        **{task: {"margin": m, "gradient_limit": g} for task, (m, g) in LOCOMOTION.items()},
+        **{task: {**ADROIT, "steps": (500_000, 500_000, n)} for task, n in ADROIT_STEPS.items()},
+    },
+)

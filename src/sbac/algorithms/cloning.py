@@ -1,0 +1,76 @@
+"""Phase *clone*: the model of the data's actions that BRAC and Fisher-BRC start from, and then hold fixed."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray
+
+from sbac.algorithms.base import Actor, Batch, Config, Metrics, Past, Phase, Rows, Spec, config
+from sbac.nn import Behaviour, Multiplier, Trained, behaviour
+
+
+@config
+class CloneConfig(Config):
+    """What the phase reads; the first of `steps` is its length."""
+
+    behaviour: str = "gaussian"
+    """gaussian, or one of the other models of sbac.nn.behaviour."""
+    clone_hidden: tuple[int, ...] = (200, 200)
+    clone_learning_rate: float = 5e-4
+    clone_decay: bool = False
+    """Learning rate times 0.1 after 80 % of the steps and 0.01 after 90 %."""
+    entropy_floor: bool = True
+    """Keep the clone's entropy above -|A| by a learned weight, so that log mu stays moderate off the data."""
+
+
+class Clone(eqx.Module):
+    behaviour: Trained[Behaviour]
+    entropy_weight: Multiplier
+
+
+def clone_loss(model: Behaviour, rows: Rows, entropy_weight: Array, key: PRNGKeyArray) -> tuple[Array, Metrics]:
+    """-log mu(a|s) - weight H(mu)."""
+    mu = model(rows.observations)
+    likelihood = mu.log_prob(rows.actions).mean()
+    entropy = -mu.log_prob_pre_tanh(mu.sample_pre_tanh(key)).mean()
+    return -likelihood - entropy_weight * entropy, {"clone_loss": -likelihood, "entropy": entropy}
+
+
+def init_clone(config: CloneConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> Clone:
+    model = behaviour.create(config.behaviour, key, spec.observations, config.clone_hidden, spec.actions)
+    return Clone(Trained.create(model), Multiplier.create(1.0))
+
+
+def clone_rate(config: CloneConfig, step: Array) -> Array:
+    """The learning rate at a step."""
+    progress = step / max(config.steps[0], 1)
+    decay = jnp.where(progress < 0.8, 1.0, jnp.where(progress < 0.9, 0.1, 0.01))
+    return config.clone_learning_rate * (decay if config.clone_decay else jnp.ones(()))
+
+
+def update_clone(
+    config: CloneConfig, past: Past, state: Clone, batch: Batch, key: PRNGKeyArray, step: Array
+) -> tuple[Clone, Metrics]:
+    weight = state.entropy_weight.value if config.entropy_floor else jnp.zeros(())
+    rate = clone_rate(config, step)
+    model, metrics = state.behaviour.minimise(lambda m: clone_loss(m, batch.rows, weight, key), rate)
+    floor = -float(batch.actions.shape[-1])
+    return Clone(model, state.entropy_weight.update(floor - metrics["entropy"], rate)), metrics
+
+
+def validate_clone(config: CloneConfig, past: Past, state: Clone, batch: Batch, key: PRNGKeyArray) -> Metrics:
+    return clone_loss(state.behaviour.model, batch.rows, jnp.zeros(()), key)[1]
+
+
+def clone_actor(config: CloneConfig, past: Past, state: Clone) -> Actor:
+    return behaviour_actor(config.behaviour, state.behaviour.model)
+
+
+def behaviour_actor(kind: str, model: Any) -> Actor:
+    """The policy that acts as a behaviour model does."""
+    formulas = {"gaussian": "tanh-gaussian", "mixture": "tanh-mixture", "mixture-per-dim": "tanh-mixture-per-dim"}
+    return Actor(formulas[kind], {"policy": model.net})
+
+
+CLONE = Phase("clone", init_clone, update_clone, clone_actor, validate_clone, needs="row")

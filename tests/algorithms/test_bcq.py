@@ -1,0 +1,102 @@
+"""BCQ: its losses, gradients and acting against float64 numpy, and the small problem."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sbac.algorithms import bcq
+from sbac.algorithms.base import Spec
+from sbac.nn import ActionVAE
+from sbac.nn.vae import CODE_LIMIT
+from sbac.policy import BestOfVAE
+from tests.algorithms import acting, float64, harness
+
+CONFIG = bcq.BCQConfig(
+    hidden=(5,), vae_hidden=(6,), discount=0.9, perturbation=0.3, minimum_weight=0.7, target_candidates=4
+)
+
+
+@pytest.fixture(scope="module")
+def state() -> bcq.State:
+    """With targets that differ from what they follow."""
+    made, other = (bcq.init(CONFIG, Spec(3, 2, jnp.zeros((1, 3))), {}, jax.random.key(i)) for i in (0, 1))
+    return bcq.State(made.vae, made.critic, other.critic_target, made.actor, other.actor_target)
+
+
+def proposals(vae: ActionVAE, s: jax.Array, key: jax.Array, count: int) -> np.ndarray:
+    codes = np.clip(np.asarray(jax.random.normal(key, (count, len(s), 4)), np.float64), -0.5, 0.5)
+    return np.stack([np.tanh(float64.mlp(vae.decoder, s, z)) for z in codes])
+
+
+def moved(net: object, s: jax.Array, a: np.ndarray) -> np.ndarray:
+    return np.clip(a + 0.3 * np.tanh(float64.mlp(net, s, a)), -1, 1)
+
+
+def test_vae_loss_and_gradient(state: bcq.State) -> None:
+    batch, key = harness.small_batch(), jax.random.key(5)
+    s, a = (np.asarray(x, np.float64) for x in batch.rows)
+    noise = np.asarray(jax.random.normal(key, (6, 4)), np.float64)
+
+    def expected(vae: ActionVAE) -> float:
+        mean, log_std = np.split(float64.mlp(vae.encoder, s, a), 2, -1)
+        std = np.exp(np.clip(log_std, -4, 15))
+        reconstructed = np.tanh(float64.mlp(vae.decoder, s, mean + std * noise))
+        kl = -0.5 * (1 + np.log(std**2) - mean**2 - std**2)
+        return float(((reconstructed - a) ** 2).mean() + 0.5 * kl.mean())
+
+    harness.assert_loss(lambda m: bcq.vae_loss(m, batch, key)[0], expected, state.vae.model)
+
+
+def test_target_is_the_best_of_perturbed_proposals(state: bcq.State) -> None:
+    batch, key = harness.small_batch(), jax.random.key(3)
+    s = batch.next_observations
+    values = np.stack(
+        [
+            float64.critic(state.critic_target, s, moved(state.actor_target, s, a))
+            for a in proposals(state.vae.model, s, key, 4)
+        ]
+    )
+    best = (0.7 * values.min(1) + 0.3 * values.max(1)).max(0)
+    expected = np.where(batch.terminals == 1, batch.rewards, batch.rewards + 0.9 * best)
+    np.testing.assert_allclose(bcq.targets(CONFIG, state, batch, key), expected, atol=1e-5)
+
+
+def test_critic_loss_and_gradient(state: bcq.State) -> None:
+    batch, target = harness.small_batch(), np.arange(6.0)
+
+    def expected(critic: object) -> float:
+        return float(sum(((q - target) ** 2).mean() for q in float64.critic(critic, batch.observations, batch.actions)))
+
+    harness.assert_loss(lambda m: bcq.critic_loss(m, batch, jnp.asarray(target))[0], expected, state.critic.model)
+
+
+def test_actor_loss_and_gradient(state: bcq.State) -> None:
+    batch, key = harness.small_batch(), jax.random.key(4)
+    proposed = proposals(state.vae.model, batch.observations, key, 1)[0]
+
+    def expected(actor: object) -> float:
+        a = moved(actor, batch.observations, proposed)
+        return float(-float64.critic(state.critic.model, batch.observations, a)[0].mean())
+
+    harness.assert_loss(lambda m: bcq.actor_loss(m, CONFIG, state, batch, key)[0], expected, state.actor.model)
+
+
+def test_acting_takes_the_best_candidate_by_the_first_critic(state: bcq.State) -> None:
+    actor = bcq.actor(CONFIG, {}, state)
+    s = np.random.default_rng(0).standard_normal((300, 3)).astype(np.float32)
+    codes = np.asarray(actor.constants["codes"])
+    assert codes.shape == (100, 4)
+    assert np.abs(codes).max() == CODE_LIMIT
+    proposed = [np.tanh(float64.mlp(state.vae.model.decoder, s, np.tile(z, (300, 1)))) for z in codes]
+    candidates = np.stack([moved(state.actor.model, s, a) for a in proposed])
+    values = np.stack([float64.critic(state.critic.model, s, a)[0] for a in candidates])
+    policy = acting.policy(actor)
+    np.testing.assert_allclose(policy(s), candidates[values.argmax(0), np.arange(300)], atol=2e-5)
+    np.testing.assert_array_equal(policy(s[7]), policy(s)[7])
+    assert not np.array_equal(policy.sample(s, 1), policy.sample(s, 2))
+
+
+def test_fresh_codes_are_clipped_like_the_fixed_ones() -> None:
+    codes = BestOfVAE().fresh({}, (100, 20), np.random.default_rng(0))
+    assert np.abs(codes).max() == CODE_LIMIT

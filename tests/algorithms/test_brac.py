@@ -1,0 +1,179 @@
+"""BRAC: its losses and gradients against float64 numpy, its clone's entropy floor, and the small problem."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sbac.algorithms import brac, cloning
+from sbac.algorithms.base import Batch, Rows, Spec
+from sbac.nn import Gaussian, GaussianPolicy, behaviour, kl_divergence
+from tests.algorithms import acting, float64, harness
+
+CONFIG = brac.BRACConfig(
+    steps=(100, 100), clone_hidden=(4,), policy_hidden=(5,), critic_hidden=(6,), discount=0.9, alpha=0.6
+)
+SPEC = Spec(3, 2, jnp.zeros((1, 3)))
+
+
+@pytest.fixture(scope="module")
+def clone() -> GaussianPolicy:
+    return GaussianPolicy.create(jax.random.key(9), 3, (4,), 2)
+
+
+@pytest.fixture(scope="module")
+def state() -> brac.State:
+    """With a target that differs from what it follows."""
+    made, other = (brac.init(CONFIG, SPEC, {}, jax.random.key(i)) for i in (0, 1))
+    return brac.State(made.policy, made.critic, other.critic_target)
+
+
+def kl(policy: Any, clone: GaussianPolicy, s: Any, key: jax.Array) -> np.ndarray:
+    """log pi - log mu of the actions themselves, tanh included, over 4 of them."""
+    mean, std = float64.tanh_gaussian(policy, s)
+    u = mean + std * np.asarray(jax.random.normal(key, (4, 6, 2)), np.float64)
+    slope = np.log(1 - np.tanh(u) ** 2).sum(-1)
+    log_mu = float64.log_normal(u, *float64.tanh_gaussian(clone, s)) - slope
+    return (float64.log_normal(u, mean, std) - slope - log_mu).mean(0)
+
+
+@pytest.mark.parametrize("value_penalty", [False, True])
+def test_target(state: brac.State, clone: GaussianPolicy, value_penalty: bool) -> None:
+    batch, key = harness.small_batch(), jax.random.key(3)
+    action_key, kl_key = jax.random.split(key)
+    mean, std = float64.tanh_gaussian(state.policy.model, batch.next_observations)
+    a = np.tanh(mean + std * np.asarray(jax.random.normal(action_key, (6, 2)), np.float64))
+    value = float64.critic(state.critic_target, batch.next_observations, a).min(0)
+    if value_penalty:
+        value = value - 0.6 * kl(state.policy.model, clone, batch.next_observations, kl_key)
+    expected = np.where(batch.terminals == 1, batch.rewards, batch.rewards + 0.9 * value)
+    ours = brac.targets(CONFIG, clone, state, batch, key, value_penalty)
+    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("improving", [0.0, 1.0])
+def test_actor_loss_and_gradient(state: brac.State, clone: GaussianPolicy, improving: float) -> None:
+    batch, key = harness.small_batch(), jax.random.key(4)
+    action_key, kl_key = jax.random.split(key)
+    noise = np.asarray(jax.random.normal(action_key, (6, 2)), np.float64)
+
+    def expected(policy: GaussianPolicy) -> float:
+        mean, std = float64.tanh_gaussian(policy, batch.observations)
+        q = float64.critic(state.critic.model, batch.observations, np.tanh(mean + std * noise)).min(0).mean()
+        return float(0.6 * kl(policy, clone, batch.observations, kl_key).mean() - improving * q)
+
+    def loss(policy: GaussianPolicy) -> jax.Array:
+        return brac.actor_loss(policy, CONFIG, clone, state.critic.model, batch, key, jnp.asarray(improving))[0]
+
+    harness.assert_loss(loss, expected, state.policy.model)
+
+
+def test_critic_loss_and_gradient(state: brac.State) -> None:
+    batch, target = harness.small_batch(), np.arange(6.0)
+
+    def expected(critic: object) -> float:
+        return float(sum(((q - target) ** 2).mean() for q in float64.critic(critic, batch.observations, batch.actions)))
+
+    harness.assert_loss(lambda m: brac.critic_loss(m, batch, jnp.asarray(target))[0], expected, state.critic.model)
+
+
+def test_the_sampled_kl_is_the_kl(clone: GaussianPolicy) -> None:
+    policy = GaussianPolicy.create(jax.random.key(8), 3, (4,), 2)
+    s = jax.random.normal(jax.random.key(0), (2, 3))
+    sampled = brac.divergence(policy, clone, s, jax.random.key(1), 200_000)
+    np.testing.assert_allclose(sampled, kl_divergence(policy(s), clone(s)), rtol=0.02)
+
+
+def test_kl_of_gaussians_by_quadrature() -> None:
+    u = np.linspace(-15, 15, 100_001)[:, None]
+    p, q = float64.log_normal(u, 0.3, 0.7), float64.log_normal(u, -0.4, 1.1)
+    ours = kl_divergence(
+        Gaussian(jnp.asarray([0.3]), jnp.log(jnp.asarray([0.7]))),
+        Gaussian(jnp.asarray([-0.4]), jnp.log(jnp.asarray([1.1]))),
+    )
+    np.testing.assert_allclose(ours, np.trapezoid(np.exp(p) * (p - q), u[:, 0]), rtol=1e-5)
+
+
+def test_the_variants_differ_in_the_critic_alone_and_q_waits_for_the_warm_up(clone: GaussianPolicy) -> None:
+    """2 % of 100 steps: step 1 does not see the critic, step 2 does."""
+    batch, key = harness.small_batch(), jax.random.key(0)
+    past = {"clone": cloning.Clone(cloning.Trained.create(clone), cloning.Multiplier.create(1.0))}
+
+    def policy_after(algorithm: Any, step: int) -> tuple[np.ndarray, np.ndarray]:
+        state = brac.init(CONFIG, SPEC, past, key)
+        new, _ = algorithm.phases[1].update(CONFIG, past, state, batch, key, jnp.asarray(step))
+        return np.asarray(new.policy.model.net.biases[-1]), np.asarray(new.critic.model.nets.biases[-1])
+
+    for step, equal in ((1, True), (2, False)):
+        p, v = policy_after(brac.BRAC_P, step), policy_after(brac.BRAC_V, step)
+        assert not np.array_equal(p[1], v[1])
+        assert np.array_equal(p[0], v[0]) == equal
+
+
+# --- The clone ---------------------------------------------------------------------------------------------------
+
+
+def test_clone_loss_and_gradient(clone: GaussianPolicy) -> None:
+    batch, key = harness.small_batch(), jax.random.key(2)
+    noise = np.asarray(jax.random.normal(key, (6, 2)), np.float64)
+
+    def expected(model: GaussianPolicy) -> float:
+        mean, std = float64.tanh_gaussian(model, batch.rows.observations)
+        u = mean + std * noise
+        entropy = -(float64.log_normal(u, mean, std) - np.log(1 - np.tanh(u) ** 2).sum(-1)).mean()
+        return float(-float64.log_tanh_normal(batch.rows.actions, mean, std).mean() - 0.8 * entropy)
+
+    harness.assert_loss(lambda m: cloning.clone_loss(m, batch.rows, jnp.asarray(0.8), key)[0], expected, clone)
+
+
+@pytest.mark.parametrize(("floor", "low", "high"), [(True, -1.15, -0.85), (False, -1.65, -1.35)])
+def test_the_entropy_floor_keeps_the_clone_of_a_narrow_behaviour_broad(floor: bool, low: float, high: float) -> None:
+    """One action dimension with deviation 0.05: an entropy of -1.58, where the floor is -1."""
+    config = brac.BRACConfig(clone_hidden=(8,), clone_learning_rate=1e-2, entropy_floor=floor)
+    rows = Rows(jnp.zeros((64, 3)), 0.3 + 0.05 * jax.random.normal(jax.random.key(3), (64, 1)))
+    batch = Batch(*rows, *[jnp.zeros(64)] * 4, rows, rows.observations)  # pyright: ignore[reportArgumentType]
+    state = cloning.init_clone(config, Spec(3, 1, rows.observations), {}, jax.random.key(0))
+
+    @jax.jit
+    def train(state: cloning.Clone) -> cloning.Clone:
+        def body(i: jax.Array, s: cloning.Clone) -> cloning.Clone:
+            return cloning.update_clone(config, {}, s, batch, jax.random.fold_in(jax.random.key(1), i), i)[0]
+
+        return jax.lax.fori_loop(0, 1000, body, state)
+
+    mu = train(state).behaviour.model(jnp.zeros((4000, 3)))
+    entropy = -mu.log_prob(mu.sample(jax.random.key(2))).mean()
+    assert low < float(entropy) < high
+
+
+def test_the_clones_learning_rate_decays() -> None:
+    config = brac.BRACConfig(steps=(1000, 1), clone_decay=True, clone_learning_rate=1.0)
+    rates = [float(cloning.clone_rate(config, jnp.asarray(step))) for step in (0, 799, 800, 899, 900, 999)]
+    np.testing.assert_allclose(rates, [1, 1, 0.1, 0.1, 0.01, 0.01])
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "mixture", "mixture-per-dim"])
+def test_a_clone_acts_in_numpy_as_in_jax(kind: str) -> None:
+    model = jax.tree.map(lambda x: 2 * x, behaviour.create(kind, jax.random.key(0), 3, (8,), 2))
+    policy = acting.policy(cloning.behaviour_actor(kind, model))
+    s = jax.random.normal(jax.random.key(1), (50, 3))
+    mu = jax.jit(lambda m: m(s))(model)
+    np.testing.assert_allclose(policy(s), mu.mode(), atol=1e-5)
+    a = jnp.tanh(jax.random.normal(jax.random.key(2), (50, 2)))
+    np.testing.assert_allclose(policy.log_prob(s, a), mu.log_prob(a), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(policy.log_prob(s[3], a[3]), mu.log_prob(a)[3], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["mixture", "mixture-per-dim"])
+def test_samples_of_a_mixture_in_numpy_are_spread_as_in_jax(kind: str) -> None:
+    model = behaviour.create(kind, jax.random.key(0), 3, (8,), 2)
+    policy = acting.policy(cloning.behaviour_actor(kind, model))
+    s = np.tile(np.asarray([0.3, -0.2, 0.9], np.float32), (40_000, 1))
+    ours, theirs = policy.sample(s, 0), np.asarray(model(jnp.asarray(s)).sample(jax.random.key(1)))
+    levels = np.linspace(0.05, 0.95, 7)
+    for dimension in range(2):
+        shares = [np.mean(ours[:, dimension] < np.quantile(theirs[:, dimension], q)) for q in levels]
+        np.testing.assert_allclose(shares, levels, atol=0.02)
+    assert np.corrcoef(ours.T)[0, 1] == pytest.approx(np.corrcoef(theirs.T)[0, 1], abs=0.03)
