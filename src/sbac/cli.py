@@ -51,6 +51,7 @@ def build_parser() -> Parser:
     _train_parser(commands)
     _evaluate_parser(commands)
     _data_parser(commands)
+    _bench_parser(commands)
     return parser
 
 
@@ -250,6 +251,96 @@ def _data_make(args: argparse.Namespace) -> int:
 
     make_datasets(args.names, out=args.out, seed=args.seed)
     return 0
+
+
+# --- bench --------------------------------------------------------------------------------------------------------
+
+
+def _bench_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "bench",
+        help="measure methods on tasks, in cells that can be continued and merged",
+        description="Train every method on every task with all its settings and seeds, and keep what was measured in "
+        "one small file per cell. Stopped anywhere, the same command continues; parts run on different machines are "
+        "merged by copying their folders together or with --merge.",
+        epilog="example: sbac bench --tasks hopper-medium-made walker2d-medium-made --algorithms sbac bc td3-bc "
+        "--seeds 5 --preset paper --steps 200000 --out results",
+    )
+    parser.add_argument("--tasks", nargs="+", metavar="DATASET", default=["hopper-demo"], help="default: hopper-demo")
+    parser.add_argument(
+        "--algorithms",
+        nargs="+",
+        metavar="NAME[@PRESET]",
+        default=["sbac", "sbac-no-w", "sbac-q-pi", "one-step", "bc"],
+        help="default: sbac, its ablations, one-step and bc",
+    )
+    parser.add_argument("--seeds", nargs="+", type=int, default=[5], metavar="N", help="how many, or which ones")
+    parser.add_argument("--preset", default="quick", help="of the methods that have it, the others' being paper")
+    parser.add_argument("--steps", nargs="+", type=int, metavar="N", help="gradient steps of every phase, or of each")
+    parser.add_argument(
+        "--grid", nargs="+", default=[], metavar="NAME.FIELD=V,V", help="settings in place of a method's own four"
+    )
+    parser.add_argument("--no-grid", action="store_true", help="one setting for each method, its preset's")
+    parser.add_argument("--env", metavar="ID", help="environment to evaluate in (default: the dataset's task)")
+    parser.add_argument("--out", default="results", metavar="DIR", help="the results folder (default: results)")
+    parser.add_argument("--episodes", type=int, default=10, help="of an evaluation during training (default: 10)")
+    parser.add_argument("--final-episodes", type=int, default=100, help="of the last policies (default: 100)")
+    parser.add_argument("--workers", type=int, metavar="N", help="evaluation processes (default: one per core)")
+    parser.add_argument("--part", metavar="I/N", help="only every N-th cell, from the I-th on")
+    parser.add_argument("--any-code", action="store_true", help="keep cells made by other versions of the code")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--status", action="store_true", help="show where every cell stands, and do nothing")
+    what.add_argument("--train-only", action="store_true", help="leave the final episodes for later")
+    what.add_argument("--evaluate-only", action="store_true", help="play the final episodes of all trained cells")
+    what.add_argument("--merge", nargs="+", metavar="DIR", help="take over the cells of other results folders")
+    parser.set_defaults(run=_bench)
+
+
+def _bench(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from sbac.bench.cells import merge
+    from sbac.bench.plan import Protocol, parse_grids, plan
+    from sbac.bench.runner import Bench, evaluate_trained
+
+    results = Path(args.out)
+    if args.merge:
+        print(f"{merge(map(Path, args.merge), results)} cells taken over into {results}")
+        return 0
+    protocol = Protocol(episodes=args.episodes, final_episodes=args.final_episodes)
+    if args.evaluate_only:
+        print(f"{evaluate_trained(results, protocol, args.workers)} cells completed in {results}")
+        return 0
+    cells = plan(
+        args.tasks,
+        args.algorithms,
+        seeds=args.seeds[0] if len(args.seeds) == 1 else args.seeds,
+        preset=args.preset,
+        length=args.steps,
+        grids=parse_grids(args.grid, args.no_grid),
+        environment=args.env,
+    )
+    bench = Bench(_part(cells, args.part), results, protocol, args.workers, args.any_code)
+    if not args.status:
+        try:
+            bench.run(evaluate=not args.train_only)
+        except KeyboardInterrupt:
+            print("interrupted; the same command continues", file=sys.stderr)
+            return 130
+    print(bench.view())
+    if bench.failures:
+        reason = next(iter(bench.failures.values()))
+        raise UserError(f"{len(bench.failures)} of {len(bench.cells)} cells cannot be run; the first: {reason}")
+    return 0
+
+
+def _part(cells: Sequence[Any], part: str | None) -> Sequence[Any]:
+    if part is None:
+        return cells
+    first, _, count = part.partition("/")
+    if not (first.isdigit() and count.isdigit() and 1 <= int(first) <= int(count)):
+        raise UserError(f"--part {part!r}: expected I/N with 1 <= I <= N, such as 1/3")
+    return cells[int(first) - 1 :: int(count)]
 
 
 if __name__ == "__main__":

@@ -52,9 +52,9 @@ class Pool:
                 answer.set_result(_ask(process, request))
             except Exception as error:  # whatever it was, the one who waits for the answer must hear of it
                 answer.set_exception(error)
-        if process is not None and process.stdin is not None:
-            process.stdin.close()
-            process.wait()
+        if process is not None:
+            with process:  # closes its pipes, which ends it, and waits
+                pass
 
 
 def _start() -> "subprocess.Popen[str]":

@@ -34,7 +34,8 @@ class Member:
 
     def record(self) -> dict[str, Any]:
         """The config as JSON, with the seed."""
-        return {"seed": self.seed, **dataclasses.asdict(self.config)}
+        fields = dataclasses.asdict(self.config)
+        return {"seed": self.seed, **{k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}}
 
 
 def _plain(value: Any) -> str:

@@ -118,8 +118,11 @@ class Launch:
 
     def _evaluation_steps(self, phase: int, steps: int) -> list[int]:
         last = phase == len(self.algorithm.phases) - 1
-        every = self.record["evaluation"]["every"] or max(1, math.ceil(steps / EVALUATIONS))
-        return sorted({*(range(every, steps, every) if last else ()), steps})
+        wanted = self.record["evaluation"]["at"]
+        if wanted is None:
+            every = self.record["evaluation"]["every"] or max(1, math.ceil(steps / EVALUATIONS))
+            wanted = range(every, steps, every)
+        return sorted({*(step for step in wanted if last and 0 < step < steps), steps})
 
     def _snapshot_name(self, row: Mapping[str, Any]) -> str:
         """Names sort in the order in which snapshots are taken."""

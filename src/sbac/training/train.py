@@ -1,5 +1,6 @@
 """`sbac.train`: from a log of decisions to policies, in one launch."""
 
+import json
 import platform
 import tempfile
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ def train(
     episodes: int = 10,
     evaluation_seed: int = 10_000,
     evaluate_every: int | None = None,
+    evaluate_at: Sequence[int] | None = None,
     workers: int | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -42,8 +44,8 @@ def train(
     `data` is a Dataset or anything `sbac.load` takes. A config field given as a list is a grid: `alpha=[0.2, 2.0]`
     with `seeds=5` trains ten policies. `out` is the run's folder; None writes nothing. While training goes on,
     policies are evaluated in worker processes if the data's task, or `environment`, names an environment: at the
-    end of each phase, and every `evaluate_every` steps of the last one. `warm_start` names a finished run whose
-    networks this one starts from. `progress` None shows a bar on a terminal.
+    end of each phase, and every `evaluate_every` steps of the last one, or at the steps `evaluate_at` of it.
+    `warm_start` names a finished run whose networks this one starts from. `progress` None shows a bar on a terminal.
     """
     from sbac.algorithms import find
     from sbac.data import Dataset, load
@@ -78,10 +80,12 @@ def train(
             "episodes": episodes,
             "seed": evaluation_seed,
             "every": evaluate_every,
+            "at": None if evaluate_at is None else sorted({int(step) for step in evaluate_at}),
         },
         "warm_start": None if warm_start is None else str(warm_start),
         "versions": package_versions(),
     }
+    record = json.loads(json.dumps(record))  # as it will be read back
     with tempfile.TemporaryDirectory(prefix="sbac-") as scratch:
         folder = Path(scratch) / "run" if out is None else Path(out)
         open_folder(folder, record, resume, overwrite)

@@ -1,0 +1,57 @@
+"""Which code made a number: the package's version, and a hash of the files that a method's training depends on.
+
+The files are the method's own and all that it imports from `sbac.algorithms`, `sbac.nn` and `sbac.ratio`, with the
+engine's step loop and the table it draws from. Another method, a report or a comment elsewhere changes nothing; any
+change in one of these files does, even in a comment.
+"""
+
+import ast
+import hashlib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FOLLOWED = ("sbac.algorithms.", "sbac.nn", "sbac.ratio")
+ENGINE = ("sbac.training.engine", "sbac.training.table")
+
+
+def code_version(algorithm: str) -> dict[str, str]:
+    """The package's version and the hash of the files behind a method."""
+    from sbac import __version__
+
+    digest = hashlib.sha256()
+    for module, path in sorted(sources(algorithm).items()):
+        digest.update(f"{module}\n".encode())
+        digest.update(path.read_bytes())
+    return {"version": __version__, "hash": digest.hexdigest()[:16]}
+
+
+def sources(algorithm: str) -> dict[str, Path]:
+    """The modules behind a method, with their files."""
+    from sbac.algorithms import REGISTRY
+
+    found: dict[str, Path] = {}
+    waiting = [f"sbac.algorithms.{REGISTRY[algorithm].split(':')[0]}", *ENGINE]
+    while waiting:
+        module = waiting.pop()
+        path = _file(module)
+        if path is None or module in found:
+            continue
+        found[module] = path
+        waiting += [name for name in _imports(path) if name.startswith(FOLLOWED)]
+    return found
+
+
+def _imports(path: Path) -> set[str]:
+    """Every module that a file may import; a name taken from a package may itself be one."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+def _file(module: str) -> Path | None:
+    stem = ROOT.joinpath(*module.split("."))
+    return next((path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file()), None)

@@ -1,0 +1,165 @@
+"""What a bench consists of: cells, each a method on a dataset with all its settings and seeds, and one protocol."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sbac.errors import UserError
+
+if TYPE_CHECKING:
+    from sbac.data import Dataset
+    from sbac.training.grid import Member
+
+# The settings each method is tried with, four for each: of the number that weighs its closeness to the data, or what
+# comes nearest to it. SBAC's are those the paper searched.
+GRIDS: dict[str, dict[str, list[float]]] = {
+    "sbac": {"alpha": [0.2, 0.5, 2.0, 5.0]},
+    "sbac-no-w": {"alpha": [0.2, 0.5, 2.0, 5.0]},
+    "sbac-q-pi": {"alpha": [0.2, 0.5, 2.0, 5.0]},
+    "one-step": {"alpha": [0.03, 0.1, 0.3, 1.0]},
+    "bc": {"learning_rate": [1e-4, 3e-4, 1e-3, 3e-3]},
+    "bcq": {"perturbation": [0.01, 0.05, 0.1, 0.2]},
+    "bear": {"threshold": [0.02, 0.05, 0.1, 0.2]},
+    "brac-p": {"alpha": [0.1, 0.3, 1.0, 3.0]},
+    "brac-v": {"alpha": [0.1, 0.3, 1.0, 3.0]},
+    "brac-plus": {"margin": [0.2, 1.0, 3.0, 7.0]},
+    "algae-dice": {"alpha": [0.001, 0.01, 0.1, 1.0]},
+    "cql": {"alpha": [1.0, 2.5, 5.0, 10.0]},
+    "fisher-brc": {"gradient_penalty": [0.03, 0.1, 0.3, 1.0]},
+    "td3-bc": {"alpha": [1.0, 2.5, 5.0, 10.0]},
+    "iql": {"expectile": [0.7, 0.9], "temperature": [3.0, 10.0]},
+    "rebrac": {"policy_penalty": [0.001, 0.01, 0.05, 0.1]},
+}
+
+EVALUATIONS = 10
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How policies are measured.
+
+    During training: `episodes` episodes from environment seed `seed` on, every `every` steps over the last ten
+    evaluations of the last phase, at ten evenly spaced steps before them, and at the end of every earlier phase.
+    At the end: `final_episodes` of the last policy, from other seeds. Settings are chosen on the former episodes
+    and reported on the latter.
+    """
+
+    episodes: int = 10
+    seed: int = 10_000
+    every: int = 5_000
+    final_episodes: int = 100
+    final_seed: int = 1_000_000
+
+    def schedule(self, steps: int) -> list[int]:
+        """The steps of the last phase at which policies are evaluated; trainings too short for it scale it down."""
+        every = min(self.every, max(1, steps // (2 * EVALUATIONS)))
+        dense = [steps - every * back for back in range(EVALUATIONS)]
+        before = steps - every * EVALUATIONS
+        sparse = [before * part // EVALUATIONS // every * every for part in range(1, EVALUATIONS + 1)]
+        return sorted({step for step in (*sparse, *dense) if step > 0})
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """A method on a dataset. `settings` may hold lists: their grid and the seeds train in one launch."""
+
+    data: str
+    algorithm: str
+    preset: str = "quick"
+    seeds: tuple[int, ...] = (0,)
+    length: tuple[int, ...] | None = None
+    """Gradient steps, for every phase or one number each; None: the preset's."""
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    environment: str | None = None
+    """Where it is evaluated, if not in the environment of the data's task."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.data} {self.algorithm}"
+
+    def runs(self, task: str | None) -> "list[Member]":
+        """The launch's runs, with every option resolved."""
+        from sbac.algorithms import find
+        from sbac.training.grid import members
+
+        steps = {} if self.length is None else {"steps": list(self.length)}
+        return members(find(self.algorithm), self.preset, list(self.seeds), {**self.settings, **steps}, task)
+
+    def key(self, data: "Dataset", protocol: Protocol, code: Mapping[str, str]) -> str:
+        """The cell's identity: what was trained, on which data, by which code, and how it was watched."""
+        identity = {
+            "algorithm": self.algorithm,
+            "runs": [run.record() for run in self.runs(data.task)],
+            "data": data.hash,
+            "environment": self.environment,
+            "code": code,
+            "watched": [protocol.episodes, protocol.seed, protocol.every],
+        }
+        return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def plan(
+    tasks: Sequence[str],
+    algorithms: Sequence[str],
+    *,
+    seeds: int | Sequence[int] = 5,
+    preset: str = "quick",
+    length: Sequence[int] | None = None,
+    grids: Mapping[str, Mapping[str, Any]] | None = None,
+    environment: str | None = None,
+) -> list[Cell]:
+    """The cells of a bench, task by task.
+
+    An algorithm may be written NAME@PRESET; without it the common preset holds, or `paper` for a method that lacks
+    that one. `grids` replaces the built-in settings of the methods it names.
+    """
+    chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    steps = None if length is None else tuple(length)
+    methods = [_method(spec, preset) for spec in algorithms]
+    settings = {**GRIDS, **(grids or {})}
+    cells = [
+        Cell(task, name, kind, chosen, steps, dict(settings.get(name, {})), environment)
+        for task in tasks
+        for name, kind in methods
+    ]
+    if len({(cell.data, cell.algorithm, cell.preset) for cell in cells}) != len(cells):
+        raise UserError("the same task or algorithm was named twice; expected different ones")
+    for cell in cells:
+        cell.runs(None)  # every option is looked at before anything is trained
+    return cells
+
+
+def parse_grids(words: Sequence[str], no_grid: bool) -> dict[str, dict[str, Any]]:
+    """`sbac.alpha=0.2,2` as {"sbac": {"alpha": [0.2, 2]}}; with `no_grid`, methods not named have no settings."""
+    grids: dict[str, dict[str, Any]] = {name: {} for name in GRIDS} if no_grid else {}
+    named: set[str] = set()
+    for word in words:
+        name, dot, rest = word.partition(".")
+        field_name, equals, text = rest.partition("=")
+        if not (name and dot and field_name and equals and text):
+            raise UserError(f"--grid {word!r}: expected NAME.FIELD=V,V, such as sbac.alpha=0.2,0.5")
+        if name not in named:
+            grids[name] = {}
+            named.add(name)
+        values = [_value(part) for part in text.split(",")]
+        grids[name][field_name.replace("-", "_")] = values if len(values) > 1 else values[0]
+    return grids
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _method(spec: str, preset: str) -> tuple[str, str]:
+    from sbac.algorithms import find
+
+    name, _, own = spec.partition("@")
+    method = find(name)
+    if method.online:
+        raise UserError(f"{name} learns in an environment; a bench trains from data")
+    return name, own or (preset if preset in method.presets else "paper")

@@ -1,0 +1,254 @@
+"""Runs a bench: cell by cell, whatever is left to do, with the final episodes of one beside the training of the next.
+
+A cell's training is a run like any other, in `runs/` of the results folder, and is resumed like any other. Its file
+appears in `cells/` when training is over and is completed by the final evaluation, which needs only the policies.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sbac import files
+from sbac.bench.cells import (
+    Record,
+    cell_path,
+    describe,
+    digits,
+    machine,
+    read_cell,
+    read_cells,
+    stem,
+    today,
+    write_cell,
+)
+from sbac.bench.code import code_version
+from sbac.bench.plan import Cell, Protocol
+from sbac.errors import UserError
+
+if TYPE_CHECKING:
+    from sbac.data import Dataset
+
+DONE, TRAINED, STARTED, TO_DO, FAILED = "done", "trained", "started", "to do", "failed"
+Say = Callable[[str], None]
+
+
+def say_at_once(line: str) -> None:
+    """A pipe or a file sees each line when it is written."""
+    print(line, flush=True)
+
+
+@dataclass
+class Bench:
+    """A plan, the folder its results go to, and where each cell stands."""
+
+    cells: Sequence[Cell]
+    results: Path
+    protocol: Protocol = field(default_factory=Protocol)
+    workers: int | None = None
+    any_code: bool = False
+    """Whether cells that another version of the code has finished count as done."""
+    say: Say = say_at_once
+    failures: dict[Cell, str] = field(default_factory=dict[Cell, str])
+    _data: "tuple[str, Dataset] | None" = field(init=False, default=None)
+
+    def run(self, evaluate: bool = True) -> None:
+        """Trains and measures what is missing. A cell that cannot be run is told of, and the others go on."""
+        with ThreadPoolExecutor(1) as background:
+            waiting: list[tuple[Cell, Future[Record]]] = []
+            try:
+                for number, cell in enumerate(self.cells, start=1):
+                    try:
+                        record = self._trained(cell, f"[{number}/{len(self.cells)}] {cell.name}")
+                    except UserError as error:
+                        self.failures[cell] = str(error)
+                        self.say(f"[{number}/{len(self.cells)}] {cell.name}: {error}")
+                        continue
+                    if evaluate and not is_final(record, self.protocol):
+                        waiting.append(
+                            (cell, background.submit(finish, record, self.results, self.protocol, self.workers))
+                        )
+                    waiting = self._collect(waiting)
+                while waiting:
+                    waiting[0][1].exception()
+                    waiting = self._collect(waiting)
+            except BaseException:
+                background.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _collect(self, waiting: list[tuple[Cell, "Future[Record]"]]) -> list[tuple[Cell, "Future[Record]"]]:
+        """Tells of the final evaluations that are over."""
+        for cell, answer in waiting:
+            if not answer.done():
+                continue
+            error = answer.exception()
+            if isinstance(error, UserError):
+                self.failures[cell] = str(error)
+            elif error is not None:
+                raise error
+            self.say(f"{cell.name}: {error or f'{self.protocol.final_episodes} episodes of each policy played'}")
+        return [(cell, answer) for cell, answer in waiting if not answer.done()]
+
+    def _trained(self, cell: Cell, label: str) -> Record:
+        """The cell's record, after training if there is none yet."""
+        data = self._load(cell.data)
+        key, path = self._key(cell, data)
+        found = self._finished(cell, data, path)
+        if found is not None:
+            return found
+        from sbac.training.train import train
+
+        runs = cell.runs(data.task)
+        folder = self.results / "runs" / stem(data.name, cell.algorithm, key)
+        resumed = folder.exists()
+        steps = " + ".join(f"{n:,}" for n in runs[0].config.steps)
+        self.say(f"{label}: {len(runs)} policies, {steps} steps{', resumed' if resumed else ''}")
+        began = time.monotonic()
+        run = train(
+            data,
+            cell.algorithm,
+            seeds=list(cell.seeds),
+            preset=cell.preset,
+            steps=None if cell.length is None else list(cell.length),
+            out=folder,
+            environment=cell.environment,
+            episodes=self.protocol.episodes,
+            evaluation_seed=self.protocol.seed,
+            evaluate_at=self.protocol.schedule(runs[0].config.steps[-1]),
+            workers=self.workers,
+            resume=True,
+            **cell.settings,
+        )
+        if not run.evaluations:
+            raise UserError(f"{data.name}: no environment is known for this data; name one with --env")
+        seconds = None if resumed else round(time.monotonic() - began, 1)
+        record = {
+            "key": key,
+            **describe(run, data),
+            "length": None if cell.length is None else list(cell.length),
+            "settings": dict(cell.settings),
+            "protocol": asdict(self.protocol),
+            "code": code_version(cell.algorithm),
+            "machine": machine(),
+            "date": today(),
+            "seconds": seconds,
+            "final": [],
+        }
+        write_cell(self.results, record)
+        files.remove(folder / "checkpoint")  # the policies stay
+        return record
+
+    def _load(self, source: str) -> "Dataset":
+        """Cells come task by task, so one dataset is kept."""
+        from sbac.data import load
+
+        if self._data is None or self._data[0] != source:
+            self._data = (source, load(source))
+        return self._data[1]
+
+    def _key(self, cell: Cell, data: "Dataset") -> tuple[str, Path]:
+        key = cell.key(data, self.protocol, code_version(cell.algorithm))
+        about = {"data": {"name": data.name}, "algorithm": cell.algorithm, "key": key}
+        return key, cell_path(self.results, about)
+
+    def _finished(self, cell: Cell, data: "Dataset", path: Path) -> Record | None:
+        if path.exists():
+            return read_cell(path)
+        if not self.any_code:
+            return None
+        wanted = [run.record() for run in cell.runs(data.task)]
+        for other in sorted(path.parent.glob("*.json"), reverse=True):
+            record = read_cell(other)
+            same = record["data"]["hash"] == data.hash and record["algorithm"] == cell.algorithm
+            if same and [{**record["config"], **run} for run in record["runs"]] == _as_json(wanted):
+                return record
+        return None
+
+    # --- Where it stands ----------------------------------------------------------------------------------------
+
+    def state(self, cell: Cell) -> str:
+        """done, trained (its final episodes are missing), started, to do, or failed."""
+        if cell in self.failures:
+            return FAILED
+        try:
+            data = self._load(cell.data)
+        except UserError as error:
+            self.failures[cell] = str(error)
+            return FAILED
+        key, path = self._key(cell, data)
+        record = self._finished(cell, data, path)
+        if record is None:
+            folder = self.results / "runs" / stem(data.name, cell.algorithm, key)
+            return STARTED if folder.exists() else TO_DO
+        return DONE if is_final(record, self.protocol) else TRAINED
+
+    def view(self) -> str:
+        """The whole grid, tasks by methods."""
+        tasks = list(dict.fromkeys(cell.data for cell in self.cells))
+        methods = list(dict.fromkeys(_label(cell) for cell in self.cells))
+        states = {(cell.data, _label(cell)): self.state(cell) for cell in self.cells}
+        rows = [["", *methods], *([task, *(states.get((task, method), "") for method in methods)] for task in tasks)]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        done = sum(state == DONE for state in states.values())
+        return "\n".join([*lines, f"{done} of {len(states)} cells done"])
+
+
+def _label(cell: Cell) -> str:
+    return f"{cell.algorithm}@{cell.preset}"
+
+
+def _as_json(value: Any) -> Any:
+    import json
+
+    return json.loads(json.dumps(value))
+
+
+# --- The final evaluation -----------------------------------------------------------------------------------------
+
+
+def is_final(record: Record, protocol: Protocol) -> bool:
+    """Whether every policy has played its final episodes."""
+    played = [len(entry["returns"]) for entry in record["final"]]
+    return len(played) == len(record["runs"]) and min(played) >= protocol.final_episodes
+
+
+def finish(record: Record, results: Path, protocol: Protocol, workers: int | None = None) -> Record:
+    """Plays the final episodes of a trained cell's policies and completes its file."""
+    from sbac.evaluation.several import evaluate_policies
+
+    folder = results / "runs" / stem(record["data"]["name"], record["algorithm"], record["key"])
+    rows = evaluate_policies(folder, record["environment"], protocol.final_episodes, protocol.final_seed, workers)
+    final = [
+        {
+            "seed": row["seed"],
+            "setting": {name: row[name] for name in record["grid"] if name in row},
+            "returns": digits(row["returns"], 6),
+            "lengths": row["lengths"],
+        }
+        for row in rows
+    ]
+    if len(final) != len(record["runs"]):
+        raise UserError(f"{folder}: {len(final)} policies; expected {len(record['runs'])}")
+    finished = {**record, "protocol": asdict(protocol), "final": final}
+    write_cell(results, finished)
+    return finished
+
+
+def evaluate_trained(results: Path, protocol: Protocol, workers: int | None = None, say: Say = say_at_once) -> int:
+    """Plays the final episodes of every cell of a results folder that lacks them and whose policies are here."""
+    played = 0
+    for record in read_cells(results):
+        folder = results / "runs" / stem(record["data"]["name"], record["algorithm"], record["key"])
+        label = f"{record['data']['name']} {record['algorithm']}"
+        if is_final(record, protocol):
+            continue
+        if not (folder / "policies").is_dir():
+            say(f"{label}: its policies are not in {folder}")
+            continue
+        finish(record, results, protocol, workers)
+        say(f"{label}: {protocol.final_episodes} episodes of each of {len(record['runs'])} policies played")
+        played += 1
+    return played

@@ -1,0 +1,335 @@
+"""A bench: cells are cached, continued and merged; settings are chosen on other episodes than those reported."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sbac
+from report.synthetic import record
+from sbac.algorithms import REGISTRY, find
+from sbac.bench import runner
+from sbac.bench.cells import cell_path, merge, read_cell, read_cells, slug, write_cell
+from sbac.bench.code import code_version, sources
+from sbac.bench.plan import GRIDS, Cell, Protocol, parse_grids, plan
+from sbac.bench.results import BEST, ONE, collect, represent, short_steps
+from sbac.bench.runner import Bench, evaluate_trained
+from sbac.cli import main
+from sbac.data import Dataset
+from sbac.errors import UserError
+
+PROTOCOL = Protocol(episodes=2, final_episodes=3)
+
+
+def make_data(n: int = 600, seed: int = 0) -> Dataset:
+    rng = np.random.default_rng(seed)
+    ends = np.zeros(n, bool)
+    ends[49::50] = True
+    return Dataset(
+        observations=rng.normal(size=(n, 3)),
+        actions=rng.uniform(-2, 2, (n, 1)),
+        rewards=rng.normal(size=n),
+        terminals=np.zeros(n, bool),
+        timeouts=ends,
+        action_low=[-2.0],
+        action_high=[2.0],
+    )
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("data") / "log.npz"
+    make_data().save(path)
+    return str(path)
+
+
+def cells(log: str, **changes: object) -> list[Cell]:
+    options = {"batch_size": 8, "hidden": [8], "learning_rate": [1e-3, 1e-2]}
+    arguments = {"seeds": 2, "length": [40], "grids": {"bc": options}, "environment": "Pendulum-v1"} | changes
+    return plan([log], ["bc"], **arguments)
+
+
+@pytest.fixture(scope="module")
+def finished(log: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    results = tmp_path_factory.mktemp("results")
+    Bench(cells(log), results, PROTOCOL, workers=1).run()
+    return results
+
+
+# --- The plan -----------------------------------------------------------------------------------------------------
+
+
+def test_schedule_is_dense_at_the_end_and_sparse_before() -> None:
+    steps = Protocol().schedule(1_000_000)
+    assert steps[-10:] == list(range(955_000, 1_000_001, 5_000))
+    assert len(steps) == 20 and steps[0] == 95_000 and np.ptp(np.diff(steps[:10])) == 0
+    assert Protocol().schedule(200_000)[-10:] == list(range(155_000, 200_001, 5_000))
+    for short in (1, 3, 40, 999):
+        at = Protocol().schedule(short)
+        assert at[-1] == short and min(at) > 0 and at == sorted(set(at))
+
+
+def test_every_method_has_as_many_settings_as_sbac() -> None:
+    offline = [name for name in REGISTRY if not find(name).online]
+    assert set(GRIDS) == set(offline)
+    for cell in plan(["data"], offline, seeds=1):
+        assert len(cell.runs(None)) == 4, cell.algorithm
+
+
+def test_presets_by_method() -> None:
+    chosen = {(c.algorithm, c.preset) for c in plan(["a"], ["sbac@paper", "sbac", "bc"], preset="corrected")}
+    assert chosen == {("sbac", "paper"), ("sbac", "corrected"), ("bc", "paper")}
+    with pytest.raises(UserError, match="twice"):
+        plan(["a"], ["bc", "bc"])
+    with pytest.raises(UserError, match="environment"):
+        plan(["a"], ["td3"])
+    with pytest.raises(UserError, match="alhpa"):
+        plan(["a"], ["sbac"], grids={"sbac": {"alhpa": [1.0]}})
+
+
+def test_grids_from_the_command_line() -> None:
+    assert parse_grids(["sbac.alpha=0.2,2", "bc.batch-size=8"], no_grid=False) == {
+        "sbac": {"alpha": [0.2, 2]},
+        "bc": {"batch_size": 8},
+    }
+    none = parse_grids(["sbac.alpha=1,2"], no_grid=True)
+    assert none["bc"] == {} and none["sbac"] == {"alpha": [1, 2]}
+    with pytest.raises(UserError, match="NAME.FIELD"):
+        parse_grids(["alpha=1"], no_grid=False)
+
+
+def test_a_key_changes_with_whatever_changes_the_numbers(log: str) -> None:
+    data, code = make_data(), code_version("bc")
+    (cell,) = cells(log)
+    keys = {
+        cell.key(data, PROTOCOL, code),
+        cells(log, length=[41])[0].key(data, PROTOCOL, code),
+        cells(log, seeds=3)[0].key(data, PROTOCOL, code),
+        cells(log, environment=None)[0].key(data, PROTOCOL, code),
+        cell.key(make_data(seed=1), PROTOCOL, code),
+        cell.key(data, dataclasses.replace(PROTOCOL, episodes=5), code),
+        cell.key(data, PROTOCOL, code | {"hash": "another"}),
+    }
+    assert len(keys) == 7
+    assert cell.key(data, dataclasses.replace(PROTOCOL, final_episodes=5), code) in keys
+
+
+def test_code_version_covers_what_a_method_imports() -> None:
+    files = sources("sbac")
+    expected = {"sbac.algorithms.sbac", "sbac.algorithms.base", "sbac.nn.gaussian", "sbac.ratio.mmd"}
+    assert expected | {"sbac.training.engine"} <= set(files)
+    assert not {"sbac.algorithms", "sbac.algorithms.bc", "sbac.report.page"} & set(files)
+    assert "sbac.ratio.mmd" not in sources("bc")
+    assert code_version("sbac") != code_version("bc")
+
+
+# --- Running ------------------------------------------------------------------------------------------------------
+
+
+def test_a_cell_holds_what_was_measured(finished: Path) -> None:
+    (cell,) = read_cells(finished)
+    assert [run["seed"] for run in cell["runs"]] == [0, 1, 0, 1] and cell["grid"] == ["learning_rate"]
+    assert cell["config"]["steps"] == [40] and cell["config"]["hidden"] == [8]
+    assert len(cell["curves"]) == 4 and cell["curves"][0]["steps"] == PROTOCOL.schedule(40)
+    assert all(len(returns) == 2 for curve in cell["curves"] for returns in curve["returns"])
+    assert [len(entry["returns"]) for entry in cell["final"]] == [3] * 4
+    assert np.shape(cell["actions"]["data"]) == (1, 25) and np.sum(cell["actions"]["policies"][0]["counts"]) == 512
+    assert sum(cell["data"]["returns"]["counts"]) == 12
+    assert not list(finished.rglob("checkpoint")) and len(list(finished.rglob("*.safetensors"))) == 4
+
+
+def test_the_final_episodes_are_those_of_the_saved_policies(finished: Path) -> None:
+    (cell,) = read_cells(finished)
+    path = next(finished.rglob("learning_rate=0.01_seed=1.safetensors"))
+    again = sbac.evaluate(sbac.Policy.load(path), "Pendulum-v1", episodes=3, seed=PROTOCOL.final_seed)
+    (entry,) = [e for e in cell["final"] if e["seed"] == 1 and e["setting"] == {"learning_rate": 0.01}]
+    assert entry["returns"] == pytest.approx(again.returns, rel=1e-5)
+
+
+def test_what_is_done_is_not_done_again(log: str, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sbac.training.train.train", None)
+    monkeypatch.setattr(runner, "finish", None)
+    bench = Bench(cells(log), finished, PROTOCOL)
+    bench.run()
+    assert "1 of 1 cells done" in bench.view()
+
+
+def test_other_code_counts_only_if_asked(log: str, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "code_version", lambda algorithm: {"version": "9", "hash": "other"})
+    assert "to do" in Bench(cells(log), finished, PROTOCOL).view()
+    assert "1 of 1 cells done" in Bench(cells(log), finished, PROTOCOL, any_code=True).view()
+    assert "to do" in Bench(cells(log, seeds=3), finished, PROTOCOL, any_code=True).view()
+
+
+def test_stopped_anywhere_it_continues(
+    log: str, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped in training, then before the final episodes, the cell is that of an unbroken bench."""
+    from sbac.training.launch import Launch
+
+    bench = Bench(cells(log), tmp_path, PROTOCOL, workers=1)
+    log_row = Launch._log
+
+    def stop(self: Launch, group: int, index: int, step: int, *rest: object) -> None:
+        log_row(self, group, index, step, *rest)
+        if step >= 20:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Launch, "_log", stop)
+        with pytest.raises(KeyboardInterrupt):
+            bench.run()
+    assert "started" in bench.view() and not read_cells(tmp_path)
+    bench.run(evaluate=False)
+    assert "trained" in bench.view()
+    assert evaluate_trained(tmp_path, PROTOCOL, workers=1) == 1
+    (ours,), (unbroken,) = read_cells(tmp_path), read_cells(finished)
+    for name in ("key", "curves", "final", "actions", "metrics", "runs", "config"):
+        assert ours[name] == unbroken[name], name
+
+
+def test_one_bad_dataset_does_not_stop_the_others(
+    log: str, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = tmp_path / "results"
+    shutil.copytree(finished, results)
+    arguments = ["--tasks", "hopper-demoo", log, "--algorithms", "bc", "--seeds", "2", "--steps", "40"]
+    arguments += ["--grid", "bc.batch_size=8", "bc.hidden=8", "bc.learning_rate=0.001,0.01", "--env", "Pendulum-v1"]
+    protocol = ["--episodes", "2", "--final-episodes", "3", "--out", str(results), "--any-code"]
+    assert main(["bench", *arguments, *protocol]) == 2
+    out, err = capsys.readouterr()
+    assert "1 of 2 cells done" in out and "failed" in out
+    assert err.startswith("error: 1 of 2 cells") and "hopper-demo'" in err and err.count("\n") == 1
+
+
+def test_bad_arguments(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for arguments, word in (
+        (["--part", "3/2"], "--part"),
+        (["--algorithms", "sbca"], "did you mean 'sbac'"),
+        (["--merge", str(tmp_path / "no")], "results folder"),
+        (["--grid", "x"], "NAME.FIELD"),
+        (["--status", "--merge", "x"], "not allowed with"),
+    ):
+        assert main(["bench", *arguments]) == 2
+        err = capsys.readouterr().err
+        assert err.startswith("error: ") and word in err and err.count("\n") == 1, err
+
+
+def test_evaluation_at_chosen_steps(tmp_path: Path) -> None:
+    options = {"steps": 10, "hidden": [8], "batch_size": 8, "environment": "Pendulum-v1", "episodes": 1, "workers": 1}
+    run = sbac.train(make_data(), "bc", out=tmp_path / "run", evaluate_at=[7, 3, 99], **options)
+    assert [row["step"] for row in run.evaluations] == [3, 7, 10]
+    with pytest.raises(UserError, match="evaluation"):
+        sbac.train(make_data(), "bc", out=tmp_path / "run", evaluate_at=[3], resume=True, **options)
+
+
+# --- Files --------------------------------------------------------------------------------------------------------
+
+
+def test_files_come_back_as_they_were_written(tmp_path: Path) -> None:
+    cell = record()
+    assert read_cell(write_cell(tmp_path, cell)) == cell
+    (tmp_path / "cells" / "broken.json").write_text("{}")
+    with pytest.raises(UserError, match="broken.json"):
+        read_cells(tmp_path)
+
+
+def test_names_stay_inside_the_folder() -> None:
+    assert slug("../../etc/passwd") == "passwd" and slug("<script>") == "script" and slug("..") == "data"
+
+
+def test_merging_keeps_the_more_complete(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    write_cell(here, record(key="a" * 12, final=False))
+    write_cell(there, record(key="a" * 12))
+    write_cell(there, record(key="b" * 12, algorithm="bc"))
+    assert merge([there], here) == 2 and len(read_cells(here)) == 2
+    assert all(cell["final"] for cell in read_cells(here))
+    assert merge([there], here) == 0
+    write_cell(there, record(key="a" * 12, final=False))
+    assert merge([there], here) == 0 and read_cell(cell_path(here, record(key="a" * 12)))["final"]
+
+
+# --- Choosing -----------------------------------------------------------------------------------------------------
+
+
+def swap_final(cell: dict, first: float, second: float) -> dict:
+    """The final returns of two settings exchanged: the last evaluation then misleads about them."""
+    other = {first: second, second: first}
+    final = [entry | {"setting": {"alpha": other[entry["setting"]["alpha"]]}} for entry in cell["final"]]
+    return cell | {"final": final}
+
+
+def test_settings_are_chosen_on_other_episodes_than_those_reported() -> None:
+    series = collect([swap_final(record(means={0.5: 40.0, 2.0: 60.0}), 0.5, 2.0)])
+    for way in (ONE, BEST):
+        (chosen,) = represent(series, way).values()
+        assert chosen.setting == {"alpha": 2.0}  # best on the last evaluation, though not on the final episodes
+        assert chosen.mean == pytest.approx(40.0, abs=0.5) and chosen.chosen_by == pytest.approx(60.0, abs=0.5)
+
+
+def test_one_setting_for_all_tasks_and_the_best_for_each() -> None:
+    series = collect(
+        [
+            record("hopper-medium-made", means={0.5: 90.0, 2.0: 80.0}),
+            record("walker2d-medium-made", means={0.5: 20.0, 2.0: 70.0}, key="1" * 12),
+        ]
+    )
+    one, best = represent(series, ONE), represent(series, BEST)
+    assert {data: s.setting["alpha"] for (data, _), s in one.items()} == {
+        "hopper-medium-made": 2.0,
+        "walker2d-medium-made": 2.0,
+    }
+    assert best["hopper-medium-made", "sbac"].setting == {"alpha": 0.5}
+    assert best["walker2d-medium-made", "sbac"].setting == {"alpha": 2.0}
+
+
+def test_a_cell_without_final_episodes_cannot_stand_for_its_method() -> None:
+    series = collect([record(final=False)])
+    assert len(series) == 2 and not represent(series, ONE) and not represent(series, BEST)
+
+
+def test_seeds_of_several_cells_join_and_the_later_one_counts() -> None:
+    old = record(key="1" * 12, seeds=2, means={2.0: 10.0})
+    new = record(key="2" * 12, seeds=3, means={2.0: 50.0}, date="2026-02-01")
+    only = [run for run in new["runs"] if run["seed"] > 0]
+    (series,) = collect([new | {"runs": only}, old])
+    assert [trial.seed for trial in series.trials] == [0, 1, 2]
+    assert series.scores == pytest.approx([10.0, 50.0, 50.0], abs=1.0)
+    assert series.deviation == pytest.approx(np.std(series.scores, ddof=1))
+
+
+def test_lengths_and_presets_are_never_mixed() -> None:
+    series = collect([record(), record(length=[2000]), record(preset="corrected")])
+    assert {(s.length, s.method) for s in series} == {
+        ("1k steps a phase", "sbac@paper"),
+        ("2k steps a phase", "sbac@paper"),
+        ("1k steps a phase", "sbac@corrected"),
+    }
+
+
+def test_a_diverged_policy_counts_as_a_random_one() -> None:
+    cell = record(means={2.0: 60.0}, seeds=1)
+    cell["final"][0]["returns"] = [None] * 100
+    (series,) = collect([cell])
+    assert series.mean == pytest.approx(0.0)
+
+
+def test_curves_count_steps_over_all_phases() -> None:
+    series = collect([record(means={2.0: 60.0})])[0]
+    steps = [step for step, _ in series.curve()]
+    assert steps[0] == 1100 and steps[-1] == 2000
+    assert series.curve()[-1][1] == pytest.approx([60.0] * 3, abs=1.0)
+
+
+def test_steps_in_short() -> None:
+    assert [short_steps(n) for n in (1_000_000, 200_000, 1_500_000, 2500, 999, 1234)] == [
+        "1M",
+        "200k",
+        "1.5M",
+        "2.5k",
+        "999",
+        "1234",
+    ]
