@@ -1,0 +1,272 @@
+"""BRAC+: its losses and gradients against float64 numpy, its multipliers and thresholds, and the small problem."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sbac.algorithms import brac_plus
+from sbac.algorithms.base import Spec
+from sbac.errors import UserError
+from sbac.nn import GaussianPolicy, GaussianVAE
+from tests.algorithms import acting, float64, harness
+
+CONFIG = brac_plus.BRACPlusConfig(
+    steps=(100, 100, 100), hidden=(5,), members=2, samples=3, codes=2, discount=0.9, kernel_width=0.5
+)
+SPEC = Spec(3, 2, jnp.zeros((1, 3)))
+
+
+@pytest.fixture(scope="module")
+def past() -> dict[str, Any]:
+    clone = brac_plus.init_clone(CONFIG, SPEC, {}, jax.random.key(7))
+    clone = brac_plus.Clone(clone.behaviour, jnp.asarray(0.8))
+    initial = brac_plus.init_initial(CONFIG, SPEC, {}, jax.random.key(8))
+    return {
+        "clone": clone,
+        "initial": brac_plus.Initial(initial.policy, brac_plus.Multiplier.create(1.3), jnp.asarray(2.0)),
+    }
+
+
+@pytest.fixture(scope="module")
+def state(past: dict[str, Any]) -> brac_plus.State:
+    """With targets that differ from what they follow."""
+    made, other = (brac_plus.init(CONFIG, SPEC, past, jax.random.key(i)) for i in (0, 1))
+    target = GaussianPolicy.create(jax.random.key(5), 3, (5,), 2)
+    return dataclasses.replace(made, critic_target=other.critic_target, policy_target=target)
+
+
+def member(model: GaussianVAE, index: int) -> GaussianVAE:
+    return jax.tree.map(lambda x: np.asarray(x[index], np.float64), model)
+
+
+def bound(policy: Any, model: GaussianVAE, s: Any, key: jax.Array, samples: int) -> tuple[np.ndarray, np.ndarray]:
+    """The policy's actions before the tanh, and the distance at every state, term by term."""
+    policy_key, model_key = jax.random.split(key)
+    mean, std = float64.tanh_gaussian(policy, s)
+    u = mean + std * np.asarray(jax.random.normal(policy_key, (samples, 6, 2)), np.float64)
+    terms = []
+    for m, k in enumerate(jax.random.split(model_key, 2)):
+        vae = member(model, m)
+        noise = np.asarray(jax.random.normal(k, (2, samples, 6, 4)), np.float64)
+        for i in range(samples):
+            q_mean, q_log_std = np.split(float64.mlp(vae.encoder, s, u[i]), 2, -1)
+            q_std = np.exp(np.clip(q_log_std, -4, 15))
+            prior = (0.5 * (q_mean**2 + q_std**2 - 1) - np.log(q_std)).sum(-1)
+            for e in noise[:, i]:
+                centre, raw = np.split(float64.mlp(vae.decoder, s, q_mean + q_std * e), 2, -1)
+                spread = np.exp(-5 + 3.5 * (np.tanh(raw) + 1))
+                inner = np.log(spread / std) + (std**2 + (mean - centre) ** 2) / (2 * spread**2) - 0.5
+                terms.append(inner.sum(-1) + prior)
+    return u, np.mean(terms, axis=0)
+
+
+def entropy_excess(policy: Any, s: Any, u: np.ndarray) -> float:
+    mean, std = float64.tanh_gaussian(policy, s)
+    entropy = -(float64.log_normal(u, mean, std) - np.log(1 - np.tanh(u) ** 2).sum(-1)).mean()
+    return float(entropy - (0.8 - 2 * np.log(4)))
+
+
+def test_initial_loss_and_gradient(past: dict[str, Any]) -> None:
+    batch, key = harness.small_batch(), jax.random.key(2)
+    model = past["clone"].behaviour.model
+
+    def expected(policy: GaussianPolicy) -> float:
+        u, distance = bound(policy, model, batch.observations, key, 3)
+        return float(distance.mean() + 1.3 * entropy_excess(policy, batch.observations, u))
+
+    def loss(policy: GaussianPolicy) -> jax.Array:
+        return brac_plus.initial_loss(policy, CONFIG, past, jnp.asarray(1.3), batch, key)[0]
+
+    harness.assert_loss(loss, expected, past["initial"].policy.model)
+
+
+@pytest.mark.parametrize("multiplier", ["state", "scalar"])
+def test_actor_loss_and_gradient(past: dict[str, Any], multiplier: str) -> None:
+    config = dataclasses.replace(CONFIG, multiplier=multiplier)
+    state = brac_plus.init(config, SPEC, past, jax.random.key(0))
+    batch, key = harness.small_batch(), jax.random.key(3)
+    model = past["clone"].behaviour.model
+    if multiplier == "state":
+        net = jax.tree.map(lambda x: 30 * x, state.alpha.model)  # far from constant
+        state = dataclasses.replace(state, alpha=brac_plus.Trained.create(net))
+        raw = float64.mlp(net, batch.observations)[:, 0]
+        alpha = np.logaddexp(0, raw)
+        assert alpha.std() > 0.1
+    else:
+        alpha = np.full(6, 10.0)
+
+    def expected(policy: GaussianPolicy) -> float:
+        u, distance = bound(policy, model, batch.observations, key, 3)
+        q = np.mean([float64.critic(state.critic.model, batch.observations, np.tanh(x)).min(0) for x in u])
+        return float(-q + (alpha * distance).mean() + 1.3 * entropy_excess(policy, batch.observations, u))
+
+    def loss(policy: GaussianPolicy) -> jax.Array:
+        return brac_plus.actor_loss(policy, config, past, state, state.critic.model, batch, key)[0]
+
+    harness.assert_loss(loss, expected, state.policy.model)
+
+
+def test_target_is_the_best_of_the_target_policys_samples(state: brac_plus.State) -> None:
+    batch, key = harness.small_batch(), jax.random.key(3)
+    mean, std = float64.tanh_gaussian(state.policy_target, batch.next_observations)
+    noise = np.asarray(jax.random.normal(key, (3, 6, 2)), np.float64)
+    values = [float64.critic(state.critic_target, batch.next_observations, np.tanh(mean + std * e)) for e in noise]
+    best = np.stack(values).min(1).max(0)
+    expected = np.where(batch.terminals == 1, batch.rewards, batch.rewards + 0.9 * best)
+    np.testing.assert_allclose(brac_plus.targets(CONFIG, state, batch, key), expected, atol=1e-5)
+
+
+def test_critic_loss_and_gradient(state: brac_plus.State) -> None:
+    batch, target = harness.small_batch(), np.arange(6.0)
+    a = np.tanh(np.random.default_rng(1).standard_normal((6, 2)))
+    weights = np.linspace(0, 1, 6)
+
+    def slopes(critic: Any) -> np.ndarray:
+        """|d min Q / d a| by the chain rule, for one hidden layer."""
+        smaller = float64.critic(critic, batch.observations, a).argmin(0)
+        x = np.concatenate([np.asarray(batch.observations, np.float64), a], -1)
+        rows = []
+        for i, m in enumerate(smaller):
+            first, last = (np.asarray(w[m], np.float64) for w in critic.nets.weights)
+            active = x[i] @ first + np.asarray(critic.nets.biases[0][m], np.float64) > 0
+            rows.append(np.linalg.norm(first[3:] @ (active * last[:, 0])))
+        return np.asarray(rows)
+
+    def expected(critic: Any) -> float:
+        error = sum(0.5 * ((q - target) ** 2).mean() for q in float64.critic(critic, batch.observations, batch.actions))
+        return float(error + 0.6 * (weights * slopes(critic)).mean())
+
+    def loss(critic: Any) -> jax.Array:
+        arguments = (jnp.asarray(x, jnp.float32) for x in (target, a, weights))
+        return brac_plus.critic_loss(critic, batch, *arguments, jnp.asarray(0.6))[0]
+
+    harness.assert_loss(loss, expected, state.critic.model)
+
+
+def test_clone_loss_is_a_mean_of_members_that_learn_apart(past: dict[str, Any]) -> None:
+    batch, key = harness.small_batch(), jax.random.key(1)
+    model = past["clone"].behaviour.model
+    keys = jax.random.split(key, 2)
+    u = jnp.arctanh(batch.rows.actions)
+    each = [
+        jax.tree.map(lambda x, m=m: x[m], model).negative_elbo(batch.rows.observations, u, keys[m]).mean()
+        for m in range(2)
+    ]
+    _, metrics = brac_plus.clone_loss(model, batch.rows, key)
+    np.testing.assert_allclose(metrics["clone_loss"], np.mean(each), rtol=1e-3)
+    ours = jax.grad(lambda m: brac_plus.clone_loss(m, batch.rows, key)[0])(model).decoder.biases[-1][1]
+    alone = jax.grad(lambda m: m.negative_elbo(batch.rows.observations, u, keys[1]).mean())(
+        jax.tree.map(lambda x: x[1], model)
+    )
+    np.testing.assert_allclose(ours, alone.decoder.biases[-1], rtol=1e-3, atol=1e-5)
+
+
+def test_each_states_multiplier_follows_its_own_violation(past: dict[str, Any]) -> None:
+    """One state breaks the bound and one does not; the network moves them apart, the scalar follows their mean."""
+    s = jnp.asarray([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0]])
+    excess = jnp.asarray([1.0, -1.5])
+    moved = {}
+    for multiplier in ("state", "scalar"):
+        config = dataclasses.replace(CONFIG, multiplier=multiplier, hidden=(32,))
+        alpha = brac_plus.init(config, SPEC, past, jax.random.key(0)).alpha
+        before = brac_plus.multipliers(alpha.model, s)
+        np.testing.assert_allclose(before, 10, rtol=0.05)
+
+        def loss(m: Any) -> tuple[jax.Array, None]:
+            return -(brac_plus.multipliers(m, s) * excess).mean(), None
+
+        for _ in range(20):
+            alpha, _ = alpha.minimise(loss, 1e-2)
+        moved[multiplier] = np.asarray(brac_plus.multipliers(alpha.model, s) - before)
+    assert moved["state"][0] > 0.01 and moved["state"][1] < -0.01
+    assert (moved["scalar"] < -0.01).all()
+
+
+def test_an_update_moves_the_multiplier_by_distance_minus_bound(past: dict[str, Any]) -> None:
+    batch, key = harness.small_batch(), jax.random.key(0)
+    for margin, sign in ((-100.0, 1), (100.0, -1)):
+        config = dataclasses.replace(CONFIG, multiplier="scalar", margin=margin)
+        state = brac_plus.init(config, SPEC, past, key)
+        new, _ = jax.jit(lambda s, c=config: brac_plus.update(c, past, s, batch, key, jnp.asarray(0)))(state)
+        assert sign * float(new.alpha.model - state.alpha.model) > 0
+
+
+def test_weights_of_the_gradient_penalty() -> None:
+    distance = jnp.asarray([0.0, 1.0, 3.0])
+    soft = np.log1p(np.exp([-1.0, 0.0, 2.0]))
+    ours = brac_plus.off_data(CONFIG, distance, jnp.asarray(1.0))
+    np.testing.assert_allclose(ours, soft / soft.max(), rtol=1e-5)
+    hard = brac_plus.off_data(dataclasses.replace(CONFIG, divergence="mmd"), distance, jnp.asarray(1.0))
+    np.testing.assert_array_equal(hard, [0, 0, 1])
+
+
+def test_mmd_and_other_behaviour_models(past: dict[str, Any]) -> None:
+    policy, s = past["initial"].policy.model, harness.small_batch().observations
+    key = jax.random.key(0)
+    policy_key, model_key = jax.random.split(key)
+    mean, std = float64.tanh_gaussian(policy, s)
+    u = mean + std * np.asarray(jax.random.normal(policy_key, (3, 6, 2)), np.float64)
+    model = past["clone"].behaviour.model
+    logged = []
+    for m, k in enumerate(jax.random.split(model_key, 2)):
+        codes = np.clip(np.asarray(jax.random.normal(k, (3, 6, 4)), np.float64), -0.5, 0.5)
+        logged += [float64.mlp(member(model, m).decoder, s, z)[:, :2] for z in codes]
+
+    def kernel(x: Any, y: Any) -> np.ndarray:
+        return np.mean([np.exp(-np.abs(a - b).sum(-1) / (2 * 0.5)) for a in x for b in y], axis=0)
+
+    expected = np.sqrt(kernel(u, u) + kernel(logged, logged) - 2 * kernel(u, logged) + 1e-6)
+    config = dataclasses.replace(CONFIG, divergence="mmd")
+    ours = brac_plus.propose(config, policy, model, s, key, 3)
+    np.testing.assert_allclose(ours.distance, expected, rtol=1e-3)
+    gaussian = GaussianPolicy.create(jax.random.key(4), 3, (4,), 2)
+    ratio = float64.log_normal(u, mean, std) - float64.log_normal(u, *float64.tanh_gaussian(gaussian, s))
+    ours = brac_plus.propose(CONFIG, policy, gaussian, s, key, 3)
+    np.testing.assert_allclose(ours.distance, ratio.mean(0), rtol=1e-3, atol=1e-4)
+
+
+def test_unknown_choices_are_named(past: dict[str, Any], state: brac_plus.State) -> None:
+    s = harness.small_batch().observations
+    with pytest.raises(UserError, match="divergence 'tv'"):
+        config = dataclasses.replace(CONFIG, divergence="tv")
+        brac_plus.propose(config, state.policy.model, past["clone"].behaviour.model, s, jax.random.key(0), 1)
+    with pytest.raises(UserError, match="multiplier 'both'"):
+        brac_plus.init(dataclasses.replace(CONFIG, multiplier="both"), SPEC, past, jax.random.key(0))
+
+
+def test_schedules() -> None:
+    rates = [float(brac_plus.decayed(2.0, jnp.asarray(step), 50)) for step in (0, 9, 10, 20, 30, 40, 49)]
+    np.testing.assert_allclose(rates, [2, 2, 1, 0.2, 0.1, 0.02, 0.02], rtol=1e-6)
+    mean = jnp.zeros(())
+    for step, value in enumerate([4.0, 1.0, 7.0]):
+        mean = brac_plus.running_mean(mean, jnp.asarray(value), jnp.asarray(step))
+    np.testing.assert_allclose(mean, 4.0)
+
+
+def test_acting_takes_the_best_sample_within_one_deviation(state: brac_plus.State) -> None:
+    actor = brac_plus.actor(CONFIG, {}, state)
+    s = np.random.default_rng(0).standard_normal((9, 3)).astype(np.float32)
+    mean, std = float64.tanh_gaussian(state.policy.model, s)
+    noise = np.asarray(actor.constants["noise"], np.float64)
+    assert noise.shape == (20, 2) and np.abs(noise).max() == 1
+    candidates = np.tanh(mean + std * noise[:, None])
+    values = np.stack([float64.critic(state.critic.model, s, a).mean(0) for a in candidates])
+    policy = acting.policy(actor)
+    np.testing.assert_allclose(policy(s), candidates[values.argmax(0), np.arange(9)], atol=2e-5)
+    fresh = np.arctanh(policy.sample(s, 1))
+    assert (np.abs((fresh - mean) / std) < 1 + 1e-3).all()
+
+
+def test_every_phase_leaves_a_policy(past: dict[str, Any]) -> None:
+    s = np.random.default_rng(0).standard_normal((9, 3)).astype(np.float32)
+    clone = acting.policy(brac_plus.clone_actor(CONFIG, {}, past["clone"]))
+    decoded = float64.mlp(member(past["clone"].behaviour.model, 0).decoder, s, np.zeros((9, 4)))[:, :2]
+    np.testing.assert_allclose(clone(s), np.tanh(decoded), atol=1e-5)
+    initial = acting.policy(brac_plus.initial_actor(CONFIG, past, past["initial"]))
+    np.testing.assert_allclose(
+        initial(s), np.tanh(float64.tanh_gaussian(past["initial"].policy.model, s)[0]), atol=1e-5
+    )
