@@ -34,8 +34,7 @@ class Member:
 
     def record(self) -> dict[str, Any]:
         """The config as JSON, with the seed."""
-        fields = dataclasses.asdict(self.config)
-        return {"seed": self.seed, **{k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}}
+        return {"seed": self.seed, **dataclasses.asdict(self.config)}
 
 
 def _plain(value: Any) -> str:
