@@ -42,7 +42,7 @@ def write_hdf5(path, log):
     with h5py.File(path / "log.hdf5", "w") as file:
         for name, column in log.items():
             file.create_dataset(name, data=column, compression="gzip" if name == "observations" else None)
-        file.create_dataset("infos/qpos", data=np.zeros((len(log["rewards"]), 3)))
+        file.create_dataset("infos/qpos", data=np.zeros((len(log["actions"]), 3)))
         file["metadata/algorithm"] = "SAC"
     return path / "log.hdf5"
 

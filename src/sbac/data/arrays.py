@@ -3,8 +3,10 @@
 Nothing is unpickled. What a header claims is held against what lies on the disk before any memory is taken for it.
 """
 
+import tokenize
 import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,8 +15,17 @@ from numpy.typing import NDArray
 
 from sbac.errors import UserError
 
+UNREADABLE = (EOFError, OSError, ValueError, TypeError, RuntimeError, MemoryError, SyntaxError, tokenize.TokenError)
+"""What numpy and zipfile raise on a damaged file."""
 FLOOR = 256 * 2**20
 EXPANSION = 100
+LONGEST_HEADER = 10_000
+
+
+def require_file(path: Path) -> None:
+    """Refuse what would be waited for forever: pipes, sockets, devices."""
+    if not path.is_file():
+        raise UserError(f"{path}: {'not a regular file' if path.exists() else 'no such file'}")
 
 
 def memory_limit(path: Path) -> int:
@@ -29,44 +40,53 @@ def refuse_larger(path: Path, claimed: int) -> None:
         raise UserError(f"{path}: claims {claimed:,} bytes of data, but the file holds {size:,}; refusing to expand it")
 
 
-def read_npz(path: Path) -> dict[str, NDArray[Any]]:
-    """The numeric and text arrays of an npz file, by name."""
+Choose = Callable[[Collection[str]], Collection[str]]
+"""From the names of the arrays there are to the names of those to read."""
+
+
+def read_npz(path: Path, choose: Choose = list) -> dict[str, NDArray[Any]]:
+    """The chosen arrays of an npz file (all of them, if nothing is chosen), by name."""
+    require_file(path)
     try:
         with zipfile.ZipFile(path) as archive:
-            members = [m for m in archive.infolist() if m.filename.endswith(".npy")]
-            refuse_larger(path, sum(member.file_size for member in members))
+            members = {m.filename[:-4]: m for m in archive.infolist() if m.filename.endswith(".npy")}
+            chosen = {name: members[name] for name in choose(members)}
+            refuse_larger(path, sum(member.file_size for member in chosen.values()))
             arrays: dict[str, NDArray[Any]] = {}
-            for member in members:
+            for name, member in chosen.items():
                 with archive.open(member) as file:
-                    arrays[member.filename[:-4]] = _read(file, member.file_size, f"{path}: {member.filename[:-4]}")
+                    arrays[name] = _read(file, member.file_size, f"{path}: {name}")
             return arrays
     except UserError:
         raise
-    except (zipfile.BadZipFile, EOFError, OSError, ValueError, RuntimeError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, zlib.error, *UNREADABLE) as error:
         raise UserError(f"{path}: not a readable npz file (numpy.savez): {one_line(error)}") from error
 
 
-def read_npy_folder(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a folder, each named by its file: observations.npy, actions.npy, ..."""
-    return dict(_npy_files(path))
+def read_npy_folder(path: Path, choose: Choose) -> dict[str, NDArray[Any]]:
+    """The chosen arrays of a folder, each named by its file: observations.npy, actions.npy, ..."""
+    files = {file.stem: file for file in sorted(path.glob("*.npy"))}
+    return {name: _read_npy(files[name]) for name in choose(files)}
 
 
-def _npy_files(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:
-    for file_path in sorted(path.glob("*.npy")):
-        try:
-            with file_path.open("rb") as file:
-                yield file_path.stem, _read(file, file_path.stat().st_size, str(file_path))
-        except UserError:
-            raise
-        except (EOFError, OSError, ValueError) as error:
-            raise UserError(f"{file_path}: not a readable npy file: {one_line(error)}") from error
+def _read_npy(path: Path) -> NDArray[Any]:
+    require_file(path)
+    try:
+        with path.open("rb") as file:
+            return _read(file, path.stat().st_size, str(path))
+    except UserError:
+        raise
+    except UNREADABLE as error:
+        raise UserError(f"{path}: not a readable npy file: {one_line(error)}") from error
 
 
 def _read(file: IO[bytes], size: int, where: str) -> NDArray[Any]:
     """One npy stream of `size` bytes, whose header must claim exactly what follows it."""
-    version = npy.read_magic(file)
-    header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, _, dtype = header(file)
+    short = npy.read_magic(file) == (1, 0)
+    if int.from_bytes(file.read(2 if short else 4), "little") > LONGEST_HEADER:
+        raise UserError(f"{where}: not a readable npy file: its header is too long")
+    file.seek(npy.MAGIC_LEN)
+    shape, _, dtype = (npy.read_array_header_1_0 if short else npy.read_array_header_2_0)(file)
     if dtype.hasobject:
         raise UserError(f"{where}: holds Python objects (a pickle), which are never loaded; store plain numbers")
     claimed = dtype.itemsize

@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from sbac.data.arrays import one_line, refuse_larger
+from sbac.data.arrays import one_line, refuse_larger, require_file
 from sbac.data.naming import ColumnMap, match
 from sbac.errors import UserError
 
@@ -34,6 +34,7 @@ def read_columns(path: Path, columns: ColumnMap | None) -> dict[str, NDArray[Any
 @contextmanager
 def opened(path: Path) -> Generator[h5py.File]:
     """The file, with every failure to read it turned into one line."""
+    require_file(path)
     try:
         with h5py.File(path, "r") as file:
             yield file

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from sbac.errors import UserError, unknown
 
 Source = str | Path | Dataset | Mapping[str, ArrayLike]
 
+BESIDE = ("action_low", "action_high", "name", "kind", "task")
+"""What `Dataset.save` writes beside the columns."""
 HDF5 = (".hdf5", ".h5")
 SUFFIXES = (*HDF5, ".npz", ".parquet", ".csv")
 LONGEST_LIMIT = 1000
@@ -162,7 +164,7 @@ def _read_folder(path: Path, columns: ColumnMap | None) -> dict[str, Any]:
     if (path / "data" / "metadata.json").is_file():
         return minari.read_folder(path)
     if any(path.glob("*.npy")):
-        return _named(arrays.read_npy_folder(path), columns, str(path))
+        return _named(arrays.read_npy_folder(path, lambda names: _wanted(names, columns, path)), columns, str(path))
     raise UserError(f"{path}: expected a Minari dataset (data/metadata.json) or npy files (observations.npy, ...)")
 
 
@@ -182,9 +184,15 @@ def _named(stored: Mapping[str, Any], columns: ColumnMap | None, where: str) -> 
     return known | {key: stored[key] for key in ("action_low", "action_high") if key in stored}
 
 
+def _wanted(names: Collection[str], columns: ColumnMap | None, path: Path) -> list[str]:
+    """The arrays of a file that make up a dataset; others stay unread."""
+    fields = [name for parts in match(names, columns, str(path)).values() for name in parts]
+    return fields + [name for name in BESIDE if name in names]
+
+
 def _read_npz(path: Path, columns: ColumnMap | None) -> dict[str, Any]:
     """The arrays of an npz file, and what `Dataset.save` wrote about them."""
-    stored = arrays.read_npz(path)
+    stored = arrays.read_npz(path, lambda names: _wanted(names, columns, path))
     known = _named(stored, columns, str(path))
     texts = {key: stored[key] for key in ("name", "kind", "task") if key in stored}
     about = {key: str(text) for key, text in texts.items() if text.dtype.kind == "U" and text.shape == ()}

@@ -44,7 +44,10 @@ def read_folder(folder: Path) -> dict[str, Any]:
     about = _metadata(folder / "data" / "metadata.json")
     low, high = _action_bounds(about, folder)
     reader = _hdf5_episodes if about.get("data_format", "hdf5") == "hdf5" else _minari_episodes
-    episodes = [_checked(episode, f"{folder}: episode {i}") for i, episode in enumerate(reader(folder))]
+    episodes: list[Episode] = []
+    for episode in reader(folder):
+        _check(episode, episodes[0] if episodes else episode, f"{folder}: episode {len(episodes)}")
+        episodes.append(episode)
     if not episodes:
         raise UserError(f"{folder}: zero episodes")
     terminations = np.concatenate([e["terminations"] for e in episodes])
@@ -80,16 +83,27 @@ def _metadata(path: Path) -> dict[str, Any]:
 
 def _action_bounds(about: dict[str, Any], folder: Path) -> tuple[Any, Any]:
     """The bounds of a Box of actions; -1 and 1 where it has none."""
-    spaces: dict[str, dict[str, Any]] = {}
-    for key in ("action_space", "observation_space"):
-        stored = about.get(key)
-        space = json.loads(stored) if isinstance(stored, str) else stored
-        spaces[key] = space if isinstance(space, dict) else {"type": "Box"}
-        if spaces[key].get("type") != "Box":
-            raise UserError(f"{folder}: {key} is {spaces[key].get('type')}; only flat continuous spaces are supported")
-    box = spaces["action_space"]
-    low, high = np.asarray(box.get("low", -1.0), np.float64), np.asarray(box.get("high", 1.0), np.float64)
+    _box(about, "observation_space", folder)
+    box = _box(about, "action_space", folder)
+    try:
+        low, high = (np.asarray(box.get(key, default), np.float64) for key, default in (("low", -1.0), ("high", 1.0)))
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{folder}: action_space: expected bounds as numbers: {one_line(error)}") from error
     return np.where(np.isfinite(low), low, -1.0), np.where(np.isfinite(high), high, 1.0)
+
+
+def _box(about: dict[str, Any], key: str, folder: Path) -> dict[str, Any]:
+    """A space as Minari describes it, JSON within JSON."""
+    stored = about.get(key, {"type": "Box"})
+    try:
+        space = json.loads(stored) if isinstance(stored, str) else stored
+    except (ValueError, RecursionError):
+        space = None
+    if not isinstance(space, dict):
+        raise UserError(f"{folder}: {key} is not readable")
+    if space.get("type") != "Box":
+        raise UserError(f"{folder}: {key} is {space.get('type')}; only flat continuous spaces (Box) are supported")
+    return space
 
 
 def _hdf5_episodes(folder: Path) -> Iterator[Episode]:
@@ -121,15 +135,15 @@ def _minari_episodes(folder: Path) -> Iterator[Episode]:
         yield {field: np.asarray(getattr(episode, field)) for field in FIELDS}
 
 
-def _checked(episode: Episode, where: str) -> Episode:
+def _check(episode: Episode, first: Episode, where: str) -> None:
+    """An episode has one observation more than rewards, and the same features as the first."""
     steps = len(episode["rewards"]) if episode["rewards"].ndim else 0
     if steps == 0:
         raise UserError(f"{where}: zero steps")
     for field, array in episode.items():
-        expected = steps + (field == "observations")
-        if array.ndim == 0 or len(array) != expected:
-            raise UserError(f"{where}: {field} has shape {array.shape}, expected {expected} rows for {steps} rewards")
-    return episode
+        expected = (steps + (field == "observations"), *first[field].shape[1:])
+        if array.shape != expected:
+            raise UserError(f"{where}: {field} has shape {array.shape}, expected {expected}")
 
 
 def _task(dataset_id: str) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sbac.data.arrays import one_line, refuse_larger
+from sbac.data.arrays import one_line, refuse_larger, require_file
 from sbac.data.columns import VECTORS
 from sbac.data.naming import ColumnMap, match
 from sbac.errors import UserError
@@ -18,6 +18,7 @@ def read_table(path: Path, columns: ColumnMap | None) -> dict[str, NDArray[Any]]
         import pyarrow as pa
     except ImportError as error:
         raise UserError(f"{path}: reading {path.suffix} tables needs: pip install 'sbac[tables]'") from error
+    require_file(path)
     try:
         names = _names(path)
         chosen = match(names, columns, str(path))

@@ -1,0 +1,368 @@
+"""Files that are broken or hostile: one clear line, no hang, no code run, bounded memory."""
+
+import io
+import json
+import os
+import pickle
+import struct
+import time
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from sbac.data import Dataset, load
+from sbac.errors import UserError
+from tests.data.logs import make_log
+from tests.data.test_formats import WRITERS, numbered, write_csv, write_hdf5, write_minari, write_npz
+
+MEGABYTE = 2**20
+
+
+def refused(source, message=".", megabytes=40, seconds=10.0):
+    """The one line, reached within bounds of memory and time."""
+    tracemalloc.start()
+    began = time.monotonic()
+    try:
+        with pytest.raises(UserError, match=message) as caught:
+            load(source)
+        assert tracemalloc.get_traced_memory()[1] < megabytes * MEGABYTE
+    finally:
+        tracemalloc.stop()
+    assert time.monotonic() - began < seconds
+    line = str(caught.value)
+    assert "\n" not in line and Path(source).name in line
+    return line
+
+
+class Bomb:
+    """Leaves a mark when it is unpickled."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.mark),)
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.001, 0.3, 0.7, 0.99])
+def test_truncated_hdf5(kept, log, tmp_path):
+    path = write_hdf5(tmp_path, log)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(kept * len(whole))])
+    refused(path, "not a readable HDF5 file")
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".parquet", ".csv"])
+@pytest.mark.parametrize("kept", [0.0, 0.3, 0.9])
+def test_other_truncated_files(suffix, kept, log, tmp_path):
+    if suffix == ".npz":
+        path = write_npz(tmp_path, log)
+    elif suffix == ".csv":
+        path = write_csv(tmp_path, log)
+    else:
+        path = tmp_path / "log.parquet"
+        pa.parquet.write_table(pa.table(numbered(log)), path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(kept * len(whole))])
+    if suffix == ".csv" and kept:
+        with pytest.raises(UserError):  # a cut line lacks columns, or a cut number makes the last row
+            load(path)
+    else:
+        refused(path, "not a readable")
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".hdf5", ".h5", ".parquet"])
+def test_renamed_pickle_runs_nothing(suffix, tmp_path):
+    path = tmp_path / f"log{suffix}"
+    path.write_bytes(pickle.dumps(Bomb(tmp_path / "mark")))
+    refused(path, "not a readable")
+    assert not (tmp_path / "mark").exists()
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_object_arrays_run_nothing(folder, plain, tmp_path):
+    bombs = np.array([Bomb(tmp_path / "mark")] * 50, object)
+    if folder:
+        for name, column in plain.items():
+            np.save(tmp_path / f"{name}.npy", column)
+        np.save(tmp_path / "rewards.npy", bombs, allow_pickle=True)
+        refused(tmp_path, "Python objects")
+    else:
+        np.savez(tmp_path / "log.npz", **plain | {"rewards": bombs})
+        refused(tmp_path / "log.npz", "rewards: holds Python objects")
+    assert not (tmp_path / "mark").exists()
+
+
+def test_a_pickle_inside_an_archive_runs_nothing(plain, tmp_path):
+    path = write_npz(tmp_path, {k: v for k, v in plain.items() if k != "rewards"})
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("rewards.npy", pickle.dumps(Bomb(tmp_path / "mark")))
+    refused(path, "not a readable npz file")
+    assert not (tmp_path / "mark").exists()
+
+
+DTYPES = {
+    "text": np.array([b"abc"] * 50),
+    "records": np.zeros(50, [("a", "f4"), ("b", "i4")]),
+    "complex": np.zeros(50, complex),
+}
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+def test_wrong_dtypes(kind, plain, tmp_path):
+    log = plain | {"rewards": DTYPES[kind]}
+    refused(write_npz(tmp_path, log), "rewards: expected numbers")
+    refused(write_hdf5(tmp_path, log), "rewards: expected numbers")
+
+
+def test_variable_length_text_in_hdf5(plain, tmp_path):
+    path = write_hdf5(tmp_path, plain)
+    with h5py.File(path, "r+") as file:
+        del file["rewards"]
+        file["rewards"] = ["text"] * 50
+    refused(path, "rewards: expected numbers")
+
+
+def test_nan_in_one_row_of_a_million(tmp_path):
+    rows = 1_000_000
+    rewards = np.zeros(rows, np.float32)
+    rewards[123_456] = np.nan
+    flags = np.zeros(rows, bool)
+    columns = {"observations": np.ones((rows, 3), np.float32), "actions": np.zeros((rows, 1), np.float32)}
+    np.savez(tmp_path / "log.npz", **columns, rewards=rewards, terminals=flags, timeouts=flags)
+    refused(tmp_path / "log.npz", "rewards: row 123456 is nan", megabytes=100)
+
+
+def test_episodes_of_length_one_are_accepted(tmp_path):
+    log = make_log([1] * 20, ["terminal", "timeout"] * 10)
+    data = load(write_npz(tmp_path, log))
+    assert len(data.episodes) == 20
+    np.testing.assert_array_equal(data.has_next_action, data.terminals)
+    del log["next_observations"]
+    data = Dataset(**log)
+    np.testing.assert_array_equal(data.next_observations, data.observations)
+    np.testing.assert_array_equal(data.has_next, data.terminals)
+
+
+# --- claims in the header ---
+
+
+def npy_bytes(shape, body=b"", dtype="<f4"):
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": dtype, "fortran_order": False, "shape": shape})
+    return stream.getvalue() + body
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize("shape", [(10**8, 11), (10**18, 10**18), (-5, 11)])
+def test_npy_header_that_claims_too_much(method, shape, plain, tmp_path):
+    with zipfile.ZipFile(tmp_path / "log.npz", "w", method) as archive:
+        archive.writestr("observations.npy", npy_bytes(shape, bytes(1000)))
+    refused(tmp_path / "log.npz", "the header claims|not a readable")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "observations.npy").write_bytes(npy_bytes(shape, bytes(1000)))
+    refused(tmp_path / "folder", "the header claims|not a readable")
+
+
+def test_npy_header_of_endless_length(tmp_path):
+    (tmp_path / "folder").mkdir()
+    path = tmp_path / "folder" / "rewards.npy"
+    path.write_bytes(b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**32 - 1) + b"{" * 10_000)
+    refused(tmp_path / "folder", "not a readable npy file")
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", 9000) + b"(" * 9000)
+    refused(tmp_path / "folder", "not a readable npy file")
+
+
+def test_zip_bomb(tmp_path):
+    archive = zipfile.ZipFile(tmp_path / "log.npz", "w", zipfile.ZIP_DEFLATED)
+    with archive, archive.open("observations.npy", "w", force_zip64=True) as member:
+        member.write(npy_bytes((10**8, 1)))
+        for _ in range(100):
+            member.write(bytes(4 * 10**6))
+    assert (tmp_path / "log.npz").stat().st_size < MEGABYTE
+    refused(tmp_path / "log.npz", "claims 400,000,.* refusing to expand")
+
+
+@pytest.mark.parametrize("chunks", [None, (1000, 11)])
+def test_hdf5_shape_without_data(chunks, tmp_path):
+    with h5py.File(tmp_path / "log.hdf5", "w") as file:
+        file.create_dataset("observations", (10**8, 11), "f4", chunks=chunks)
+        file.create_dataset("actions", (10**8, 3), "f4", chunks=chunks and (1000, 3))
+    refused(tmp_path / "log.hdf5", "claims .* refusing to expand")
+
+
+def test_hdf5_with_one_endless_chunk(plain, tmp_path):
+    path = write_hdf5(tmp_path, plain)
+    with h5py.File(path, "r+") as file:
+        del file["rewards"]
+        file.create_dataset("rewards", (50,), "f4", chunks=(10**8,), maxshape=(None,), compression="gzip")
+    refused(path, "claims .* refusing to expand")
+
+
+def test_parquet_that_repeats_one_value(tmp_path):
+    rows, columns = 5_000_000, [f"observations_{i}" for i in range(10)]
+    zeros = pa.array(np.zeros(rows, np.int8))
+    pa.parquet.write_table(pa.table([zeros] * 10, columns), tmp_path / "log.parquet")
+    assert (tmp_path / "log.parquet").stat().st_size < MEGABYTE
+    refused(tmp_path / "log.parquet", "claims 400,000,000 bytes")
+
+
+# --- ways out of the file ---
+
+
+def test_hdf5_links_are_not_followed(plain, tmp_path):
+    secret = write_hdf5(tmp_path, plain).rename(tmp_path / "secret.hdf5")
+    for link in (h5py.ExternalLink("secret.hdf5", "/rewards"), h5py.ExternalLink("../secret.hdf5", "/rewards")):
+        path = write_hdf5(tmp_path, {k: v for k, v in plain.items() if k != "rewards"})
+        with h5py.File(path, "r+") as file:
+            file["rewards"] = link
+        refused(path, "rewards: is a link")
+    with h5py.File(path, "r+") as file:
+        del file["rewards"]
+        file["rewards"] = h5py.SoftLink("/observations")
+    refused(path, "rewards: is a link")
+    assert secret.exists()
+
+
+def test_hdf5_data_in_other_files_is_not_read(plain, tmp_path):
+    (tmp_path / "secret.bin").write_bytes(plain["rewards"].tobytes())
+    others = {k: v for k, v in plain.items() if k != "rewards"}
+    path = write_hdf5(tmp_path, others)
+    with h5py.File(path, "r+") as file:
+        file.create_dataset("rewards", (50,), "f4", external=[(str(tmp_path / "secret.bin"), 0, 200)])
+    refused(path, "rewards: keeps its data in another file")
+    secret = write_hdf5(tmp_path, plain).rename(tmp_path / "secret.hdf5")
+    layout = h5py.VirtualLayout((50,), "f4")
+    layout[:] = h5py.VirtualSource(str(secret), "rewards", (50,))
+    path = write_hdf5(tmp_path, others)
+    with h5py.File(path, "r+") as file:
+        file.create_virtual_dataset("rewards", layout)
+    refused(path, "rewards: keeps its data in another file")
+
+
+def test_hdf5_group_in_place_of_a_column(plain, tmp_path):
+    path = write_hdf5(tmp_path, {k: v for k, v in plain.items() if k != "rewards"})
+    with h5py.File(path, "r+") as file:
+        file["rewards/deep"] = plain["rewards"]
+    refused(path, "rewards: expected an array of numbers, got a group")
+    with h5py.File(path, "r+") as file:
+        del file["rewards"]
+        file["rewards"] = h5py.Empty("f4")
+    refused(path, "rewards: is empty")
+
+
+def test_archive_members_with_dots_go_nowhere(plain, tmp_path):
+    (tmp_path / "inner").mkdir()
+    path = write_npz(tmp_path / "inner", plain)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("../escaped.npy", npy_bytes((1,), bytes(4)))
+    before = sorted(tmp_path.rglob("*"))
+    assert len(load(path)) == 50
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["../outside-made", "../../hopper-medium-made", "data/../../x-v2", "D4RL/../../x-v0"])
+def test_names_with_dots_do_not_leave_the_data_folder(name, plain, tmp_path, monkeypatch):
+    (tmp_path / "a" / "data").mkdir(parents=True)
+    Dataset(**plain).save(tmp_path / "outside-made.npz")
+    Dataset(**plain).save(tmp_path / "hopper-medium-made.npz")
+    monkeypatch.setenv("SBAC_DATA", str(tmp_path / "a" / "data"))
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "a" / "data"))
+    with pytest.raises(UserError):
+        load(name)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "log.npz")
+    refused(tmp_path / "log.npz", "not a regular file")
+
+
+# --- Minari folders ---
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        "",
+        "[1]",
+        "{" * 50_000,
+        "[" * 50_000,
+        json.dumps({"action_space": "{"}),
+        json.dumps({"action_space": json.dumps({"type": "Box", "low": ["a"], "high": [1.0]})}),
+        json.dumps({"action_space": json.dumps({"type": "Box", "low": [[0.0], [0.0, 1.0]]})}),
+        json.dumps({"action_space": 7}),
+        json.dumps({"action_space": json.dumps({"type": ["Box"]})}),
+    ],
+)
+def test_minari_metadata_of_all_sorts(metadata, log, tmp_path):
+    folder = write_minari(tmp_path / "m", log)
+    (folder / "data" / "metadata.json").write_text(metadata)
+    if metadata == json.dumps({"action_space": 7}):
+        refused(folder, "action_space")
+    else:
+        refused(folder)
+
+
+def test_minari_episodes_of_all_sorts(log, tmp_path):
+    folder = write_minari(tmp_path / "m", log)
+    path = folder / "data" / "main_data.hdf5"
+    whole = path.read_bytes()
+
+    def after(change, message):
+        path.write_bytes(whole)
+        with h5py.File(path, "r+") as file:
+            change(file)
+        assert message in str(pytest.raises(UserError, load, folder).value)
+
+    def replace(file, name, value):
+        del file[name]
+        file[name] = value
+
+    after(lambda f: f.__delitem__("episode_1/rewards"), "episode_1: rewards is missing")
+    after(lambda f: replace(f, "episode_2", h5py.ExternalLink("x.hdf5", "/")), "episode_2: expected an episode")
+    after(lambda f: replace(f, "episode_2", np.zeros(3)), "episode_2: expected an episode")
+    after(lambda f: replace(f, "episode_0/actions", np.zeros((3, 2))), "episode 0: actions has shape (3, 2)")
+    after(lambda f: replace(f, "episode_0/rewards", np.zeros(0)), "episode 0: zero steps")
+    after(lambda f: replace(f, "episode_0/rewards", 1.0), "episode 0: zero steps")
+    after(lambda f: [f.__delitem__(name) for name in list(f)], "zero episodes")
+    after(lambda f: replace(f, "episode_0/actions", np.zeros((10, 5))), "actions")
+    path.unlink()
+    refused(folder)
+
+
+# --- tables ---
+
+
+def test_tables_of_all_sorts(plain, tmp_path):
+    path = tmp_path / "t.csv"
+    for content in (b"", b"\n\n\n", b"\xff\xfe\x00", b"rewards\n1\n2,3\n", b"rewards,rewards\n1,2\n", b"a;b\n1;2\n"):
+        path.write_bytes(content)
+        refused(path)
+    path.write_text("rewards,terminals\n")
+    refused(path, "missing")
+
+
+# --- damage ---
+
+
+@pytest.mark.parametrize("write", [writer for writer in WRITERS if writer.__name__ != "write_folder"])
+def test_damaged_bytes_are_refused_or_read_but_never_crash(write, log, tmp_path):
+    source = write(tmp_path / "x" if write is write_minari else tmp_path, log)
+    path = source / "data" / "main_data.hdf5" if write is write_minari else source
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        damaged = bytearray(whole)
+        for place in rng.integers(0, len(whole), rng.integers(1, 20)):
+            damaged[place] = rng.integers(256)
+        path.write_bytes(damaged)
+        try:
+            load(source)
+        except UserError as error:
+            assert "\n" not in str(error)
