@@ -7,7 +7,8 @@ rows and snapshots beyond it are cut when the run is taken up again.
 import dataclasses
 import math
 import time
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ class Launch:
     environment: EnvSource | None
     workers: int | None
     warm_start: Path | None
+    warm_phases: Sequence[str] | None
     checkpoint_seconds: float
     progress: bool | None
     _evaluations: Evaluations | None = field(init=False, default=None)
@@ -184,17 +186,13 @@ class Launch:
         return finals, finals.pop(self.algorithm.phases[at.phase].name)
 
     def _first_state(self, group: int, index: int, program: Program, finals: Mapping[str, Tree]) -> Tree:
-        if self.warm_start is None:
-            return program.init(index, finals)
-        path = self.warm_start / "checkpoint" / f"state-{group}.safetensors"
-        theirs = read_config(self.warm_start)
-        if theirs["algorithm"] != self.algorithm.name:
-            raise UserError(
-                f"{self.warm_start}: a run of {theirs['algorithm']}, cannot warm-start {self.algorithm.name}"
-            )
-        arrays, _ = files.load_arrays(path)
         name = self.algorithm.phases[index].name
-        return fill_tree(program.shape(index, finals), _under(arrays, name), str(path))
+        if self.warm_start is None or name not in (self.warm_phases or [name]):
+            return program.init(index, finals)
+        read_config(self.warm_start)
+        path = self.warm_start / "checkpoint" / f"state-{group}.safetensors"
+        arrays, _ = files.load_arrays(path)
+        return fill_tree(program.shape(index, finals), _under(arrays, name), f"{path}: {name}")
 
     # --- What is written --------------------------------------------------------------------------------------
 
@@ -280,3 +278,4 @@ def use_compilation_cache() -> None:
     if jax.config.jax_compilation_cache_dir is None:  # pyright: ignore[reportAttributeAccessIssue]
         jax.config.update("jax_compilation_cache_dir", str(Path.home() / ".cache" / "sbac" / "xla"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+        warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation cache")

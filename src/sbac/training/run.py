@@ -1,5 +1,6 @@
 """A run's folder: what is in it, when it may be written, and how it is read back."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +61,26 @@ def open_folder(path: Path, config: dict[str, Any], resume: bool, overwrite: boo
     if occupied:
         existing = read_config(path)  # a folder that is not a run is never touched
         if resume:
-            for key in sorted((config.keys() | existing.keys()) - {"versions"}):
-                if config.get(key) != existing.get(key):
-                    raise UserError(f"{path}: holds a run with another {key}; it cannot be resumed with this one")
+            changed = difference(existing | {"versions": None}, config | {"versions": None})
+            if changed:
+                raise UserError(f"{path}: holds another run, and cannot be resumed as this one: {changed}")
             return
         if not overwrite:
             raise UserError(f"{path}: holds a run already; use --resume to continue it or --overwrite to replace it")
         for name in ("checkpoint", "policies", "metrics.jsonl", "evaluations.jsonl", "config.json"):
             files.remove(path / name)
     files.write_json(path / "config.json", config)
+
+
+def difference(old: Any, new: Any, where: str = "") -> str | None:
+    """The first place where two JSON values differ, as `place: old, not new`."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        keys: list[str] = sorted(old.keys() | new.keys())
+        return _first(difference(old.get(key), new.get(key), f"{where}.{key}".lstrip(".")) for key in keys)
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        return _first(difference(a, b, f"{where}[{i}]") for i, (a, b) in enumerate(zip(old, new, strict=True)))
+    return None if old == new else f"{where} is {old!r}, not {new!r}"
+
+
+def _first(found: Iterable[str | None]) -> str | None:
+    return next(filter(None, found), None)

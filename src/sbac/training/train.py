@@ -35,6 +35,7 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     warm_start: str | Path | None = None,
+    warm_phases: Sequence[str] | None = None,
     checkpoint_seconds: float = 30.0,
     progress: bool | None = None,
     **overrides: Any,
@@ -45,7 +46,8 @@ def train(
     with `seeds=5` trains ten policies. `out` is the run's folder; None writes nothing. While training goes on,
     policies are evaluated in worker processes if the data's task, or `environment`, names an environment: at the
     end of each phase, and every `evaluate_every` steps of the last one, or at the steps `evaluate_at` of it.
-    `warm_start` names a finished run whose networks this one starts from. `progress` None shows a bar on a terminal.
+    `warm_start` names a finished run whose networks this one starts from, in all phases or only in `warm_phases`.
+    `progress` None shows a bar on a terminal.
     """
     from sbac.algorithms import find
     from sbac.data import Dataset, load
@@ -82,7 +84,7 @@ def train(
             "every": evaluate_every,
             "at": None if evaluate_at is None else sorted({int(step) for step in evaluate_at}),
         },
-        "warm_start": None if warm_start is None else str(warm_start),
+        "warm_start": None if warm_start is None else {"run": str(warm_start), "phases": warm_phases},
         "versions": package_versions(),
     }
     record = json.loads(json.dumps(record))  # as it will be read back
@@ -98,6 +100,7 @@ def train(
             environment=target,
             workers=workers,
             warm_start=None if warm_start is None else Path(warm_start),
+            warm_phases=warm_phases,
             checkpoint_seconds=checkpoint_seconds,
             progress=progress,
         )
