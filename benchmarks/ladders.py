@@ -15,9 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sbac.data.making import Ladder, Rung, read_ladders, write_ladders
+from sbac.data.collecting import returns
+from sbac.data.ladder import Ladder, Rung, read_ladders, write_ladders
+from sbac.data.making import REPLAY_SIZES
 
 if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
+
     from sbac.training.online import Learner
 
 START = time.monotonic()
@@ -38,6 +42,9 @@ class Task(NamedTuple):
 
     def score(self, returns: Sequence[float]) -> float:
         return 100.0 * (float(np.mean(returns)) - self.lowest) / (self.highest - self.lowest)
+
+    def spread(self, returns: Sequence[float]) -> float:
+        return 100.0 * float(np.std(returns)) / (self.highest - self.lowest)
 
 
 TASKS = {
@@ -72,7 +79,8 @@ def main() -> None:
     picking.set_defaults(call=pick)
     picking.add_argument("files", nargs="+", type=Path)
     picking.add_argument("--out", type=Path, default=SHIPPED)
-    picking.add_argument("--episodes", type=int, default=20)
+    picking.add_argument("--episodes", type=int, default=24)
+    picking.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     arguments.call(arguments)
 
@@ -227,12 +235,12 @@ def thinned(ladder: Ladder, budget: int) -> Ladder:
     early = [r for r in rungs if r.step <= medium and r not in strongest]
     late = [r for r in rungs if r.step > medium and r not in strongest]
     kept = strongest[:room]
-    kept += spread(early, room - len(kept))
-    kept += spread(late, room - len(kept))
+    kept += evenly(early, room - len(kept))
+    kept += evenly(late, room - len(kept))
     return Ladder(ladder.environment, ladder.kind, sorted(kept, key=lambda r: r.step), ladder.about)
 
 
-def spread(rungs: Sequence[Rung], room: int) -> list[Rung]:
+def evenly(rungs: Sequence[Rung], room: int) -> list[Rung]:
     """At most `room` of them, evenly."""
     if len(rungs) <= room:
         return list(rungs)
@@ -240,47 +248,66 @@ def spread(rungs: Sequence[Rung], room: int) -> list[Rung]:
 
 
 def pick(options: argparse.Namespace) -> None:
-    """Chooses, for each environment, the way to medium of one run and the best expert of any."""
-    from sbac.data.collecting import returns
+    """Chooses, for each environment, the way of one run to a medium policy, and the best expert of any run.
+
+    Candidates are those whose few episodes during training come near. They play again; of the expert the least
+    certain of its score counts (mean less deviation), of the medium its distance and a quarter of its deviation. The
+    chosen two play a third time, on other seeds, and these returns are what the ladder's file records.
+    """
+    from concurrent.futures import ProcessPoolExecutor
 
     ladders = [ladder for file in options.files for ladder in read_ladders(file)]
-    options.out.mkdir(parents=True, exist_ok=True)
-    for name, task in TASKS.items():
-        mine = [ladder for ladder in ladders if ladder.environment == task.environment]
-        if not mine:
-            continue
+    with ProcessPoolExecutor(options.workers) as pool:
+        for name, task in TASKS.items():
+            mine = [(x, r) for x in ladders if x.environment == task.environment for r in x.rungs]
+            if mine:
+                pick_one(name, mine, pool, options)
 
-        def again(ladder: Ladder, rung: Rung) -> float:
-            mode, sampled = returns(ladder.environment, ladder.kind, rung.policy(), options.episodes, 7)
-            rung.mode, rung.sampled = mode.tolist(), sampled.tolist()
-            return task.score(rung.sampled)  # noqa: B023
 
-        strong = sorted(((x, r) for x in mine for r in x.rungs), key=lambda p: np.mean(p[1].sampled), reverse=True)[:8]
-        expert_score, expert_ladder, expert = max(((again(x, r), x, r) for x, r in strong), key=lambda t: t[0])
+def pick_one(
+    name: str, mine: Sequence[tuple[Ladder, Rung]], pool: "ProcessPoolExecutor", options: argparse.Namespace
+) -> None:
+    task = TASKS[name]
 
-        def distance(ladder: Ladder, rung: Rung) -> float:
-            return abs(task.score(rung.sampled) - task.medium)  # noqa: B023
+    def again(pairs: Sequence[tuple[Ladder, Rung]], seed: int) -> list[tuple[float, float]]:
+        """Mean and deviation of the scores of sampled episodes."""
+        jobs = [
+            pool.submit(returns, x.environment, x.kind, r.policy(), options.episodes, seed + i)
+            for i, (x, r) in enumerate(pairs)
+        ]
+        for (_, rung), job in zip(pairs, jobs, strict=True):
+            rung.mode, rung.sampled = (played.tolist() for played in job.result())
+        return [(task.score(r.sampled), task.spread(r.sampled)) for _, r in pairs]
 
-        near = sorted(((x, r) for x in mine for r in x.rungs), key=lambda p: distance(*p))[:12]
-        medium_ladder, medium = min(near, key=lambda p: abs(again(*p) - task.medium))
-        way = [r for r in medium_ladder.rungs if r.step < medium.step]
-        size = sum(v.nbytes for v in medium.arrays.values())
-        rungs = [*spread(way, SHIPPED_FILE // size - 2), medium, expert]
-        about = {
-            **medium_ladder.about,
-            "medium": len(rungs) - 2,
-            "expert": len(rungs) - 1,
-            "expert_seed": expert_ladder.about["seed"],
-        }
-        path = options.out / f"{name}.safetensors"
-        write_ladders(path, [Ladder(task.environment, medium_ladder.kind, rungs, about)])
-        verdict = "" if expert_score >= task.expert else f"  below {task.expert}"
-        print(
-            f"{name:12} {len(rungs)} snapshots, {path.stat().st_size / 1e6:.1f} MB;"
-            f" medium at step {medium.step} of seed {medium_ladder.about['seed']}: {task.score(medium.sampled):.1f};"
-            f" expert at step {expert.step} of seed {expert_ladder.about['seed']}: {expert_score:.1f}{verdict}",
-            flush=True,
-        )
+    strong = sorted(mine, key=lambda pair: np.mean(pair[1].sampled), reverse=True)[:8]
+    sure = [mean - deviation for mean, deviation in again(strong, 1000)]
+    expert_ladder, expert = strong[int(np.argmax(sure))]
+
+    long_enough = [(x, r) for x, r in mine if r.step >= REPLAY_SIZES[name] / 2.5]
+    near = sorted(long_enough, key=lambda pair: abs(task.score(pair[1].sampled) - task.medium))[:12]
+    off = [abs(mean - task.medium) + deviation / 4 for mean, deviation in again(near, 2000)]
+    medium_ladder, medium = near[int(np.argmin(off))]
+
+    again([(expert_ladder, expert), (medium_ladder, medium)], 3000)
+    way = [r for r in medium_ladder.rungs if r.step < medium.step]
+    size = sum(v.nbytes for v in medium.arrays.values())
+    rungs = [*evenly(way, SHIPPED_FILE // size - 2), medium, expert]
+    about = {
+        **medium_ladder.about,
+        "medium": len(rungs) - 2,
+        "expert": len(rungs) - 1,
+        "expert_seed": expert_ladder.about["seed"],
+    }
+    path = options.out / f"{name}.safetensors"
+    write_ladders(path, [Ladder(task.environment, medium_ladder.kind, rungs, about)])
+
+    def told(ladder: Ladder, rung: Rung) -> str:
+        level = f"{task.score(rung.sampled):.1f} ± {task.spread(rung.sampled):.1f}"
+        return f"{level} (mode {task.score(rung.mode):.1f}) at step {rung.step} of seed {ladder.about['seed']}"
+
+    below = "" if task.score(expert.sampled) >= task.expert else f", below {task.expert}"
+    print(f"{name}: {len(rungs)} policies, {path.stat().st_size / 1e6:.1f} MB")
+    print(f"  medium {told(medium_ladder, medium)}\n  expert {told(expert_ladder, expert)}{below}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,87 +1,241 @@
-"""Making data by D4RL's recipe: policies along a soft actor-critic's training, kept as a ladder, acting again."""
+"""Making data by D4RL's recipe: policies along a soft actor-critic's training, kept as a ladder, acting again.
 
-import dataclasses
+Tiers, as in D4RL: `random` are uniform actions; `medium` and `expert` are samples of one policy each; `medium-replay`
+is what training gathered up to the medium policy, `medium-expert` both joined.
+"""
+
+import contextlib
 import json
-from collections.abc import Sequence
+import math
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sbac.errors import UserError
-from sbac.policy import Floats
+from sbac.data.arrays import read_npz
+from sbac.data.dataset import Dataset
+from sbac.data.ladder import Ladder, ladder_hash, read_ladders, shipped
+from sbac.data.loading import data_folder, made_names
+from sbac.data.shards import Columns, Pool, Shard
+from sbac.errors import UserError, unknown
 
-FORMAT = 1
-
-
-@dataclasses.dataclass
-class Rung:
-    """A policy along training: the environment steps it was trained with, and returns of whole episodes."""
-
-    step: int
-    arrays: dict[str, NDArray[np.float16]]
-    mode: list[float] = dataclasses.field(default_factory=list[float])
-    sampled: list[float] = dataclasses.field(default_factory=list[float])
-
-    def policy(self) -> dict[str, Floats]:
-        """The arrays as they act."""
-        return {k: v.astype(np.float32) for k, v in self.arrays.items()}
+TIERS = ("random", "medium-replay", "medium", "expert")
+SIZE = 1_000_000
+REPLAY_SIZES = {"halfcheetah": 200_000, "hopper": 400_000, "walker2d": 300_000}
+MOST_SHARDS, MOST_LANES = 8, 128
+LANE = 2_000
+"""The fewest steps of a lane: it goes on to the end of its last episode, so short lanes overshoot."""
+REPLAY_SHARDS, REPLAY_LANES = 2, 8
+"""As many lanes as training gathered its data with."""
 
 
-@dataclasses.dataclass
-class Ladder:
-    """One training run's policies, in the order of their steps. `about` says where it comes from."""
+@dataclass(frozen=True)
+class Identity:
+    """What decides the rows of made data, on one kind of processor."""
 
-    environment: str
-    kind: str
-    rungs: list[Rung]
-    about: dict[str, Any]
+    ladder: str
+    tier: str
+    size: int
+    seed: int
+    mujoco: str
 
-
-def write_ladders(path: str | Path, ladders: Sequence[Ladder]) -> None:
-    """Several ladders in one file, which holds no time, path or host."""
-    from safetensors.numpy import save
-
-    tensors: dict[str, NDArray[Any]] = {}
-    headers: list[dict[str, Any]] = []
-    for i, ladder in enumerate(ladders):
-        for name in sorted(ladder.rungs[0].arrays if ladder.rungs else ()):
-            tensors[f"{i}/{name}"] = np.stack([rung.arrays[name] for rung in ladder.rungs])
-        headers.append(
-            {
-                "environment": ladder.environment,
-                "kind": ladder.kind,
-                "about": ladder.about,
-                "steps": [rung.step for rung in ladder.rungs],
-                "mode": [[round(r, 2) for r in rung.mode] for rung in ladder.rungs],
-                "sampled": [[round(r, 2) for r in rung.sampled] for rung in ladder.rungs],
-            }
-        )
-    temporary = Path(f"{path}.tmp")
-    temporary.write_bytes(save(tensors, {"sbac-ladders": str(FORMAT), "ladders": json.dumps(headers, sort_keys=True)}))
-    temporary.replace(path)
+    def __str__(self) -> str:
+        return json.dumps(asdict(self))
 
 
-def read_ladders(path: str | Path) -> list[Ladder]:
-    """The ladders of a file."""
-    from safetensors import SafetensorError, safe_open
+@dataclass(frozen=True)
+class Part:
+    """Data of one tier that is not joined from others."""
 
+    body: str
+    tier: str
+    size: int
+    seed: int
+
+    def shards(self) -> list[Shard]:
+        """The work, cut in pieces that do not depend on who does them."""
+        path = shipped(self.body)
+        ladder = read_ladders(path)[0]
+        replay = self.tier == "medium-replay"
+        count, lanes = (REPLAY_SHARDS, REPLAY_LANES // REPLAY_SHARDS) if replay else layout(self.size)
+        rounds = math.ceil(self.size / (count * lanes))
+        if replay:
+            stages = replay_stages(ladder, rounds)
+        else:
+            stages = [(None if self.tier == "random" else int(ladder.about[self.tier]), rounds)]
+        number = TIERS.index(self.tier)
+        return [Shard(str(path), stages, not replay, lanes, (self.seed, number, i)) for i in range(count)]
+
+    def join(self, shards: Sequence[Columns]) -> Columns:
+        """One shard after the other, the last cut to the size."""
+        return {name: np.concatenate([shard[name] for shard in shards])[: self.size] for name in shards[0]}
+
+
+def layout(size: int) -> tuple[int, int]:
+    """Shards, and lanes of each: many lanes share a pass through the network, several shards share the cores."""
+    lanes = min(max(size // LANE, 1), MOST_LANES)
+    shards = min(math.isqrt(lanes - 1) + 1, MOST_SHARDS)
+    return shards, lanes // shards
+
+
+def replay_stages(ladder: Ladder, rounds: int) -> list[tuple[int | None, int]]:
+    """Training up to the medium policy: uniform actions, then each policy until the next; `rounds` steps in all."""
+    medium = int(ladder.about["medium"])
+    steps = [0, *(rung.step for rung in ladder.rungs[: medium + 1])]
+    bounds = np.round(np.array(steps) * (rounds / steps[-1])).astype(int)
+    return [(None if i == 0 else i - 1, int(n)) for i, n in enumerate(np.diff(bounds)) if n]
+
+
+def parse(name: str) -> tuple[str, str]:
+    """The body and the tier of a made dataset's name."""
+    if name not in made_names():
+        raise unknown("dataset that can be made", name, ["all", *made_names()])
+    match = re.fullmatch(r"([a-z0-9]+)-(.+)-made", name)
+    assert match is not None
+    return match[1], match[2]
+
+
+def parts_of(name: str, size: int | None, seed: int) -> list[Part]:
+    """What a dataset consists of: one part, or two that are joined."""
+    body, tier = parse(name)
+    if not shipped(body).is_file():
+        raise UserError(f"{name}: this installation lacks its ladder of policies; reinstall the package")
+    if size is not None and size < 1:
+        raise UserError(f"size {size}: expected at least 1 transition")
+    if tier == "medium-expert":
+        half = SIZE if size is None else math.ceil(size / 2)
+        return [Part(body, "medium", half, seed), Part(body, "expert", half, seed)]
+    return [Part(body, tier, size or (REPLAY_SIZES[body] if tier == "medium-replay" else SIZE), seed)]
+
+
+def identity(name: str, size: int | None, seed: int) -> Identity:
+    """Of the dataset that would be made."""
+    body, tier = parse(name)
+    total = sum(part.size for part in parts_of(name, size, seed))
+    return Identity(ladder_hash(shipped(body)), tier, total, seed, version("mujoco"))
+
+
+def made_identity(path: str | Path) -> Identity | None:
+    """Of a file, if it is made data."""
+    text = read_npz(Path(path)).get("identity")
+    return None if text is None else Identity(**json.loads(str(text)))
+
+
+def join(parts: Sequence[Columns]) -> Columns:
+    """Medium and expert one after the other; as in D4RL the first ends with its last complete episode."""
+    if len(parts) == 1:
+        return parts[0]
+    first, second = parts
+    stop = int(np.flatnonzero(first["terminals"] | first["timeouts"])[-1]) + 1
+    return {name: np.concatenate([first[name][:stop], second[name]]) for name in first}
+
+
+def make_datasets(
+    names: str | Sequence[str],
+    out: str | Path | None = None,
+    seed: int = 0,
+    workers: int | None = None,
+    progress: bool | None = None,
+    size: int | None = None,
+) -> list[Path]:
+    """Makes datasets, or "all" fifteen, as npz files in `out` (default: the data folder) and returns their paths.
+
+    The rows depend on the name, the seed and the size, and not on the number of workers (default: one per core). A
+    file that is there already with the same identity is left alone. `progress` None shows a bar on a terminal.
+    """
+    listed = [names] if isinstance(names, str) else list(names)
+    wanted = made_names() if "all" in listed else listed
+    folder = data_folder() if out is None else Path(out)
+    identities = {name: identity(name, size, seed) for name in wanted}
+    paths = {name: folder / f"{name}.npz" for name in wanted}
+    missing = [name for name in identities if not is_made(paths[name], identities[name])]
+    for name, columns in made(missing, size, seed, workers, progress):
+        write(paths[name], name, identities[name], columns)
+    return [paths[name] for name in wanted]
+
+
+def make_dataset(
+    name: str, seed: int = 0, workers: int | None = None, progress: bool | None = None, size: int | None = None
+) -> Dataset:
+    """Makes one dataset without writing it."""
+    [(_, columns)] = made([name], size, seed, workers, progress)
+    return Dataset(**columns, name=name, kind="made", task=name)
+
+
+def made(
+    names: Sequence[str], size: int | None, seed: int, workers: int | None, progress: bool | None
+) -> Iterator[tuple[str, Columns]]:
+    """Each dataset as soon as it is complete; a part that several need is played once."""
+    if workers is not None and workers < 1:
+        raise UserError(f"workers {workers}: expected at least 1")
+    needs = {name: parts_of(name, size, seed) for name in names}
+    parts = list(dict.fromkeys(part for wanted in needs.values() for part in wanted))
+    if not parts:
+        return
+    work = {part: part.shards() for part in parts}
+    total = sum(shard.steps for shards in work.values() for shard in shards)
+    with (
+        tempfile.TemporaryDirectory(prefix="sbac-") as scratch,
+        bar(progress, total) as tick,
+        Pool(workers or os.cpu_count() or 1, Path(scratch), tick) as pool,
+    ):
+        answers = {part: [pool.submit(shard) for shard in shards] for part, shards in work.items()}
+        kept: dict[Part, Columns] = {}
+        waiting = list(needs)
+        for name in needs:
+            waiting.remove(name)
+            for part in needs[name]:
+                if part not in kept:
+                    kept[part] = part.join(gather(answers.pop(part)))
+            yield name, join([kept[part] for part in needs[name]])
+            still = {part for later in waiting for part in needs[later]}
+            kept = {part: columns for part, columns in kept.items() if part in still}
+
+
+def gather(answers: "Sequence[Future[Columns]]") -> list[Columns]:
+    return [answer.result() for answer in answers]
+
+
+def write(path: Path, name: str, identity: Identity, columns: Columns) -> None:
+    """Writes beside and renames over, without a copy in memory."""
+    about = {"name": name, "kind": "made", "task": name, "identity": str(identity)}
+    temporary = path.with_name(path.name + ".tmp")
     try:
-        with safe_open(str(path), framework="numpy") as f:  # pyright: ignore[reportUnknownVariableType]
-            meta: dict[str, str] = f.metadata() or {}
-            tensors = {k: f.get_tensor(k) for k in f.keys()}  # noqa: SIM118 (not a mapping)
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{path}: not a ladder file ({error})") from None
-    if meta.get("sbac-ladders") != str(FORMAT):
-        raise UserError(f"{path}: not a ladder file of this version of sbac")
-    ladders: list[Ladder] = []
-    for i, head in enumerate(json.loads(meta["ladders"])):
-        prefix = f"{i}/"
-        stacked = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-        rungs = [
-            Rung(step, {k: v[j] for k, v in stacked.items()}, head["mode"][j], head["sampled"][j])
-            for j, step in enumerate(head["steps"])
-        ]
-        ladders.append(Ladder(head["environment"], head["kind"], rungs, head["about"]))
-    return ladders
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "wb") as file:
+            np.savez(file, allow_pickle=False, **columns, **{key: np.array(text) for key, text in about.items()})
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror or error})") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def is_made(path: Path, identity: Identity) -> bool:
+    """Whether the file is there with this identity."""
+    return path.is_file() and made_identity(path) == identity
+
+
+@contextlib.contextmanager
+def bar(wanted: bool | None, total: int) -> Generator[Callable[[int], None], None, None]:
+    """A progress bar over environment steps, on a terminal or if wanted; yields what moves it."""
+    if not (sys.stderr.isatty() if wanted is None else wanted):
+        yield lambda steps: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns: list[Any] = [TextColumn("steps"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
+    with Progress(*columns, console=Console(stderr=True)) as shown:
+        task = shown.add_task("steps", total=total)
+        yield lambda steps: shown.advance(task, steps)

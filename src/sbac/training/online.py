@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Rows, Spec
 from sbac.data.collecting import Request, collector, returns
-from sbac.data.making import Ladder, Rung
+from sbac.data.ladder import Ladder, Rung
 from sbac.policy import Floats
 
 Tree = Any

@@ -1,0 +1,98 @@
+"""Ladders: the policies along one training run, in half precision, in one small file."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sbac.errors import UserError
+from sbac.files import write_atomic
+from sbac.policy import Floats
+
+FORMAT = 1
+
+
+@dataclasses.dataclass
+class Rung:
+    """A policy along training: the environment steps it was trained with, and returns of whole episodes."""
+
+    step: int
+    arrays: dict[str, NDArray[np.float16]]
+    mode: list[float] = dataclasses.field(default_factory=list[float])
+    sampled: list[float] = dataclasses.field(default_factory=list[float])
+
+    def policy(self) -> dict[str, Floats]:
+        """The arrays as they act."""
+        return {k: v.astype(np.float32) for k, v in self.arrays.items()}
+
+
+@dataclasses.dataclass
+class Ladder:
+    """One training run's policies, in the order of their steps. `about` says where it comes from."""
+
+    environment: str
+    kind: str
+    rungs: list[Rung]
+    about: dict[str, Any]
+
+
+def shipped(body: str) -> Path:
+    """The ladder that comes with the package for "halfcheetah", "hopper" or "walker2d"."""
+    return Path(__file__).parent / "ladders" / f"{body}.safetensors"
+
+
+def ladder_hash(path: Path) -> str:
+    """sha256 of the file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def write_ladders(path: str | Path, ladders: Sequence[Ladder]) -> None:
+    """Several ladders in one file, which holds no time, path or host."""
+    from safetensors.numpy import save
+
+    tensors: dict[str, NDArray[Any]] = {}
+    headers: list[dict[str, Any]] = []
+    for i, ladder in enumerate(ladders):
+        for name in sorted(ladder.rungs[0].arrays if ladder.rungs else ()):
+            tensors[f"{i}/{name}"] = np.stack([rung.arrays[name] for rung in ladder.rungs])
+        headers.append(
+            {
+                "environment": ladder.environment,
+                "kind": ladder.kind,
+                "about": ladder.about,
+                "steps": [rung.step for rung in ladder.rungs],
+                "mode": [[round(r, 2) for r in rung.mode] for rung in ladder.rungs],
+                "sampled": [[round(r, 2) for r in rung.sampled] for rung in ladder.rungs],
+            }
+        )
+    header = {"sbac-ladders": str(FORMAT), "ladders": json.dumps(headers, sort_keys=True)}
+    write_atomic(Path(path), save(tensors, header))
+
+
+def read_ladders(path: str | Path) -> list[Ladder]:
+    """The ladders of a file."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), framework="numpy") as f:  # pyright: ignore[reportUnknownVariableType]
+            meta: dict[str, str] = f.metadata() or {}
+            tensors = {k: f.get_tensor(k) for k in f.keys()}  # noqa: SIM118 (not a mapping)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path}: not a ladder file ({error})") from None
+    if meta.get("sbac-ladders") != str(FORMAT):
+        raise UserError(f"{path}: not a ladder file of this version of sbac")
+    ladders: list[Ladder] = []
+    for i, head in enumerate(json.loads(meta["ladders"])):
+        prefix = f"{i}/"
+        stacked = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        rungs = [
+            Rung(step, {k: v[j] for k, v in stacked.items()}, head["mode"][j], head["sampled"][j])
+            for j, step in enumerate(head["steps"])
+        ]
+        ladders.append(Ladder(head["environment"], head["kind"], rungs, head["about"]))
+    return ladders
