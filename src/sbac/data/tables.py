@@ -11,6 +11,8 @@ from sbac.data.columns import VECTORS
 from sbac.data.naming import ColumnMap, match
 from sbac.errors import UserError
 
+BATCH = 2**16
+
 
 def read_table(path: Path, columns: ColumnMap | None) -> dict[str, NDArray[Any]]:
     """The columns of a table. A field of vectors is one list column, one scalar column, or several numbered ones."""
@@ -45,14 +47,17 @@ def _read(path: Path, names: list[str]) -> Any:
         import pyarrow.csv as csv
 
         return csv.read_csv(path, convert_options=csv.ConvertOptions(include_columns=names))
+    import pyarrow as pa
     import pyarrow.parquet as parquet
 
     with parquet.ParquetFile(path) as file:
-        about = file.metadata
-        groups = [about.row_group(i) for i in range(about.num_row_groups)]
-        leaves = [group.column(j) for group in groups for j in range(group.num_columns)]
-        refuse_larger(path, sum(8 * leaf.num_values for leaf in leaves if leaf.path_in_schema.split(".")[0] in names))
-        return file.read(columns=names)
+        refuse_larger(path, file.metadata.num_rows * len(names))
+        batches: list[Any] = []
+        # In batches, because only the decoded values tell how long the lists are.
+        for batch in file.iter_batches(BATCH, columns=names):
+            batches.append(batch)
+            refuse_larger(path, sum(part.nbytes for part in batches))
+        return pa.Table.from_batches(batches, None if batches else file.schema_arrow)
 
 
 def _field(table: Any, field: str, parts: list[str], path: Path) -> NDArray[Any]:
