@@ -1,0 +1,223 @@
+"""The state-visitation ratio w(s) = d^pi(s) / d^D(s): its config, its batches and the flow equation all forms share.
+
+d^pi is the discounted visitation of pi, d^D the distribution of the data's states, beta = pi / mu at the data's
+action. For every test function f,
+
+    E_D[w(s) f(s)] = (1 - gamma) E_restart[f] + gamma E_D[beta w(s) f(s')]                                       (F)
+
+w sits at s, the mass that pi pushes on sits at s', and a share 1 - gamma restarts. Nothing is assumed of D: it need
+not be stationary, nor discounted, nor come from one policy. The forms differ in where they restart:
+
+    exact     at the initial states: w is the ratio of the visitation that counts, d^pi from rho.
+    theorem   at the data: Theorem 1's operator, whose constant (1 - gamma) is a restart from D.
+    printed   Eq. (7) to the letter, which is not (F): see `sbac.ratio.printed`.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from sbac.algorithms.base import Config, config
+from sbac.errors import UserError
+from sbac.nn import MLP, Gaussian, Trained, pre_tanh
+
+FORMS = ("exact", "theorem", "printed")
+ESTIMATORS = ("classifier", "state-action-classifier", "mmd", "lstd")
+LogRatio = Callable[[Float[Array, "*batch obs"]], Float[Array, "*batch"]]
+
+
+@config
+class RatioConfig(Config):
+    """Every choice of the ratio. All fields have defaults, so that a method's config can inherit them."""
+
+    steps: tuple[int, ...] = (5_000,)
+    ratio_form: str = "exact"
+    """exact | theorem | printed: the equation."""
+    ratio_estimator: str = "default"
+    """classifier | state-action-classifier | mmd | lstd (closed form, whole datasets only): what solves it.
+    default: the classifier, and for the printed form its own loss."""
+    ratio_hidden: tuple[int, ...] = (256, 256, 256)
+    ratio_learning_rate: float = 1e-4
+    ratio_target_rate: float = 0.005
+    """Polyak rate of the copy that is bootstrapped from and used. rate * steps is the number of times the operator
+    is applied, and must be well above 1 / (1 - gamma)."""
+    ratio_discount: float = 0.0
+    """gamma of d^pi; 0: the config's own discount."""
+    ratio_log_w_clip: float = 2.0
+    """log w stays inside +- this: softly, by c tanh(x / c); the printed form clips hard."""
+    ratio_log_beta_clip: float = 3.0
+    """log beta is clipped to +- this."""
+    ratio_std_floor: float = 0.5
+    """pi's standard deviation counts as at least this times mu's. E[beta^2] then is at most
+    (k sqrt(2 - k^2))^-actions for equal means: 0.5 up to 6 action dimensions, about 0.8 for 24."""
+    ratio_normalise: bool = True
+    """beta w is divided by its mean, and so is w where the two are compared (mmd)."""
+    ratio_epsilon: float = 1e-6
+    """Added to that mean."""
+    ratio_mean_rate: float = 0.01
+    """Rate of the running mean that a classifier divides by. A batch's own mean (rate 1) is correlated with its rows
+    and shrinks w: by a tenth of the effect of pi or more at batch 256 and gamma 0.99."""
+    ratio_kernel: str = "gaussian"
+    """gaussian | laplacian (mmd and printed)."""
+    ratio_bandwidth: float = 0.0
+    """Length scale of the kernel and of the lstd features; 0: the median distance between states of the data."""
+    ratio_bandwidth_states: int = 1_000
+    """How many states the median is taken over."""
+    ratio_pairs: str = "distinct"
+    """distinct: the mmd's sums run over i != j; all: over all pairs, which pulls w to 0 as printed sums do."""
+    ratio_features: int = 256
+    """Random Fourier features of lstd."""
+    ratio_ridge: float = 0.03
+    """Ridge of lstd, relative to the mean square of a feature."""
+
+
+class RatioBatch(NamedTuple):
+    """What the ratio is learned from: transitions of the data and restart states, all states standardised.
+
+    `log_ratio` is log beta before the clip. On terminal rows `next_states` is not read as a state pi visits: their
+    mass restarts. Rows that a time limit ended must be left out. The policy actions are read by the state-action
+    classifier alone: `initial_policy_actions` are pi's at the restart states (`initial_states`, or in the theorem
+    form `states`). `initial_states` may be of another length than the rest. The weights are probabilities of the
+    rows; without them all rows count alike.
+    """
+
+    states: Float[Array, "batch obs"]
+    log_ratio: Float[Array, " batch"]
+    next_states: Float[Array, "batch obs"]
+    terminals: Float[Array, " batch"]
+    initial_states: Float[Array, "initial obs"] | None = None
+    actions: Float[Array, "batch act"] | None = None
+    next_policy_actions: Float[Array, "batch act"] | None = None
+    initial_policy_actions: Float[Array, "initial act"] | None = None
+    weights: Float[Array, " batch"] | None = None
+    initial_weights: Float[Array, " initial"] | None = None
+
+
+class Ratio(eqx.Module):
+    """What is trained: a network for log w(s), and for the state-action classifier one for log zeta(s, a)."""
+
+    state_net: MLP
+    pair_net: MLP | None = None
+
+    def log_w(self, config: RatioConfig, states: Float[Array, "*batch obs"]) -> Float[Array, "*batch"]:
+        """log w inside its clip."""
+        raw = self.state_net.scalar(states)
+        if config.ratio_form == "printed":
+            return jnp.clip(raw, -config.ratio_log_w_clip, config.ratio_log_w_clip)  # "we clip log w by 2.0"
+        return soft_clip(raw, config.ratio_log_w_clip)
+
+    def log_zeta(self, config: RatioConfig, pairs: Float[Array, "*batch obs+act"]) -> Float[Array, "*batch"]:
+        """log zeta(s, a) = log w(s) + log beta(a|s) of rows [s, a], inside the sum of the two clips."""
+        assert self.pair_net is not None
+        return soft_clip(self.pair_net.scalar(pairs), config.ratio_log_w_clip + config.ratio_log_beta_clip)
+
+
+class RunningMean(NamedTuple):
+    """An exponential average without the bias of its start."""
+
+    total: Float[Array, ""]
+    weight: Float[Array, ""]
+
+    @classmethod
+    def empty(cls) -> "RunningMean":
+        return cls(jnp.zeros(()), jnp.zeros(()))
+
+    def add(self, value: Array, rate: float | Array) -> "RunningMean":
+        return RunningMean(self.total + rate * (value - self.total), self.weight + rate * (1 - self.weight))
+
+    @property
+    def value(self) -> Array:
+        return self.total / self.weight
+
+
+class State(eqx.Module):
+    """The estimator in a run's pytree: networks with their Adam moments, the Polyak copy, the running mean of
+    beta w, and the kernel's width."""
+
+    trained: Trained[Ratio]
+    target: Ratio
+    product: RunningMean
+    bandwidth: Array
+
+
+class Flow(NamedTuple):
+    """The right-hand side of (F) as masses: `pushed` of each row at its s', `restart` spread over the restarts."""
+
+    pushed: Float[Array, " batch"]
+    restart: Float[Array, ""]
+
+
+def flow(config: RatioConfig, log_w: Float[Array, " batch"], batch: RatioBatch, mean_product: Array) -> Flow:
+    """Pushes w through one step of pi. Rows that terminate restart, so that no mass is lost.
+
+    The product beta w is divided by its mean: at gamma near 1 the total mass M obeys
+    M = (1 - gamma) + gamma M mean(beta w) / mean(w), so that an error of 1 % in the sampled mean of beta moves M by a
+    factor 2. Normalising the product removes that mode, and makes a constant factor on beta irrelevant.
+    """
+    gamma = discount(config)
+    y = product(config, log_w, batch)
+    if config.ratio_normalise:
+        y = y / (mean_product + config.ratio_epsilon)
+    return Flow(gamma * y * (1 - batch.terminals), (1 - gamma) + gamma * (y * batch.terminals).sum())
+
+
+def product(config: RatioConfig, log_w: Float[Array, " batch"], batch: RatioBatch) -> Float[Array, " batch"]:
+    """beta w of each row, times the row's probability: its sum is the mean of beta w."""
+    rows = shares(batch.weights, batch.states)
+    return rows * jnp.exp(clip_log_beta(config, batch.log_ratio) + log_w)
+
+
+class Restart(NamedTuple):
+    """Where pi starts again: states and their probabilities."""
+
+    states: Float[Array, "restart obs"]
+    shares: Float[Array, " restart"]
+
+
+def restart(config: RatioConfig, batch: RatioBatch) -> Restart:
+    """The data's own states (theorem) or the initial ones (exact)."""
+    if config.ratio_form == "theorem":
+        return Restart(batch.states, shares(batch.weights, batch.states))
+    if batch.initial_states is None:
+        raise UserError("initial_states: the exact form restarts from initial states, and none were given")
+    return Restart(batch.initial_states, shares(batch.initial_weights, batch.initial_states))
+
+
+def shares(weights: Float[Array, " rows"] | None, rows: Float[Array, "rows _"]) -> Float[Array, " rows"]:
+    """The rows' probabilities; equal ones where none are given."""
+    return jnp.full(len(rows), 1 / len(rows), rows.dtype) if weights is None else weights
+
+
+def discount(config: RatioConfig) -> Array:
+    """gamma of d^pi."""
+    return jnp.where(config.ratio_discount > 0, config.ratio_discount, config.discount)
+
+
+def soft_clip(x: Array, limit: float | Array) -> Array:
+    """Inside +-limit, with a gradient everywhere."""
+    return limit * jnp.tanh(x / limit)
+
+
+def clip_log_beta(config: RatioConfig, log_ratio: Array) -> Array:
+    return jnp.clip(log_ratio, -config.ratio_log_beta_clip, config.ratio_log_beta_clip)
+
+
+def floored(config: RatioConfig, pi: Gaussian, mu: Gaussian) -> Gaussian:
+    """pi with a standard deviation of at least `ratio_std_floor` times mu's: the policy whose visitation is estimated.
+
+    A pi far narrower than mu gives nearly every action of the data the weight 0 and a few a huge one.
+    """
+    return Gaussian(pi.mean, jnp.maximum(pi.log_std, mu.log_std + jnp.log(config.ratio_std_floor)))
+
+
+def log_beta(
+    config: RatioConfig, pi: Gaussian, mu: Gaussian, actions: Float[Array, "*batch act"]
+) -> Float[Array, "*batch"]:
+    """log pi(a|s) / mu(a|s) at the data's action, pi floored. Both densities are taken before the tanh, at one
+    clipped action, where the tanh's slope cancels. The clip of `ratio_log_beta_clip` comes where it is used, so
+    that diagnostics see the ratio as it is."""
+    u = pre_tanh(actions)
+    return floored(config, pi, mu).log_density(u) - mu.log_density(u)

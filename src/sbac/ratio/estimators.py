@@ -1,0 +1,155 @@
+"""The estimators behind one protocol: pure functions of a config, a state in the run's pytree, and a batch.
+
+Form and estimator are static fields of the config, so that the choice between them is made when a program is
+traced and costs nothing in it.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from sbac.algorithms.base import Metrics
+from sbac.errors import UserError, unknown
+from sbac.nn import MLP, Trained, polyak
+from sbac.ratio import classifier, mmd, printed, state_action_classifier
+from sbac.ratio.base import ESTIMATORS, FORMS, Ratio, RatioBatch, RatioConfig, RunningMean, State, product
+from sbac.ratio.kernels import median_bandwidth
+from sbac.ratio.state_action_classifier import absorbed, beside
+
+# Below these the estimate is not to be believed (`believable`).
+MIN_BETA_SHARE = 0.02
+MIN_W_SHARE = 0.1
+MEAN_W = (0.5, 2.0)
+MEAN_BETA = (0.1, 10.0)
+NEAR_CLIP = 0.95
+
+
+def method(config: RatioConfig) -> str:
+    """The estimator's name with `default` resolved: one of ESTIMATORS, or "printed"."""
+    if config.ratio_form not in FORMS:
+        raise unknown("ratio_form", config.ratio_form, FORMS)
+    if config.ratio_estimator not in ("default", *ESTIMATORS):
+        raise unknown("ratio_estimator", config.ratio_estimator, ("default", *ESTIMATORS))
+    if config.ratio_form == "printed":
+        if config.ratio_estimator not in ("default", "mmd"):
+            raise UserError(
+                f"ratio_estimator: the printed form is a loss of its own, not one for "
+                f"{config.ratio_estimator!r}; leave it at 'default'"
+            )
+        return "printed"
+    return "classifier" if config.ratio_estimator == "default" else config.ratio_estimator
+
+
+def init(
+    config: RatioConfig,
+    key: PRNGKeyArray,
+    state_size: int,
+    action_size: int,
+    sample_states: Float[Array, "sample obs"],
+) -> State:
+    """Networks that start near w = 1; `sample_states` (standardised) set the kernel's width, where there is one."""
+    name = method(config)
+    if name == "lstd":
+        raise UserError("ratio_estimator: 'lstd' solves for a whole dataset at once and cannot be trained in steps")
+    state_key, pair_key = jax.random.split(key)
+    small = 0.01
+    ratio = Ratio(
+        MLP.create(state_key, state_size, config.ratio_hidden, 1, last_scale=small),
+        MLP.create(pair_key, state_size + action_size, config.ratio_hidden, 1, last_scale=small)
+        if name == "state-action-classifier"
+        else None,
+    )
+    uses_kernel = name in ("mmd", "printed")
+    width = bandwidth(config, sample_states) if uses_kernel else jnp.zeros(())
+    return State(Trained.create(ratio), ratio, RunningMean.empty(), width)
+
+
+def bandwidth(config: RatioConfig, sample_states: Float[Array, "sample obs"]) -> Array:
+    """The config's length scale, or the median distance between the sample's states."""
+    median = median_bandwidth(config.ratio_kernel, sample_states[: config.ratio_bandwidth_states])
+    return jnp.where(config.ratio_bandwidth > 0, config.ratio_bandwidth, median)
+
+
+def update(config: RatioConfig, state: State, batch: RatioBatch, key: PRNGKeyArray) -> tuple[State, Metrics]:
+    """One gradient step and one step of the Polyak copy. `key` is for estimators that draw: none of these does."""
+    name = method(config)
+    if name in ("mmd", "printed"):
+        loss = mmd.loss if name == "mmd" else printed.loss
+        mean = state.product
+
+        def objective(ratio: Ratio) -> Array:
+            return loss(config, partial(ratio.log_w, config), batch, state.bandwidth)
+
+    elif name == "classifier":
+        target = state.target.log_w(config, batch.states)
+        mean = state.product.add(product(config, target, batch).sum(), config.ratio_mean_rate)
+
+        def objective(ratio: Ratio) -> Array:
+            return classifier.loss(config, partial(ratio.log_w, config), target, batch, mean.value)
+
+    else:
+        target = state.target.log_zeta(config, beside(batch.states, batch.actions))
+        mean = state.product.add(product(config, target, absorbed(batch)).sum(), config.ratio_mean_rate)
+
+        def objective(ratio: Ratio) -> Array:
+            log_zeta, log_w = partial(ratio.log_zeta, config), partial(ratio.log_w, config)
+            return state_action_classifier.loss(config, log_zeta, log_w, target, batch, mean.value)
+
+    def with_metrics(ratio: Ratio) -> tuple[Array, Metrics]:
+        value = objective(ratio)
+        return value, {"ratio_loss": value}
+
+    trained, metrics = state.trained.minimise(with_metrics, config.ratio_learning_rate)
+    # The paper keeps no copy of w: the printed form uses the network as it stands.
+    rate = 1.0 if name == "printed" else config.ratio_target_rate
+    return State(trained, polyak(state.target, trained.model, rate), mean, state.bandwidth), metrics
+
+
+def log_w(config: RatioConfig, state: State, states: Float[Array, "*batch obs"]) -> Float[Array, "*batch"]:
+    """log w inside its clip, of the Polyak copy, not normalised, without a gradient."""
+    return jax.lax.stop_gradient(state.target.log_w(config, states))
+
+
+def weights(config: RatioConfig, state: State, states: Float[Array, "batch obs"]) -> Float[Array, " batch"]:
+    """w for an actor's loss: mean 1 over the batch; in the printed form as it is, clipped, as in the paper."""
+    logs = log_w(config, state, states)
+    return jnp.exp(logs) if config.ratio_form == "printed" else len(logs) * jax.nn.softmax(logs)
+
+
+def diagnostics(
+    config: RatioConfig, state: State, states: Float[Array, "batch obs"], log_ratio: Float[Array, " batch"]
+) -> Metrics:
+    """What to look at before believing w, on states and log beta (before its clip) of the data."""
+    return summary(config, log_w(config, state, states), log_ratio)
+
+
+def summary(config: RatioConfig, log_w: Float[Array, " batch"], log_ratio: Float[Array, " batch"]) -> Metrics:
+    """ratio_mean: E_D[w] before any normalisation, 1 in truth. ratio_ess, beta_ess: the share of the sample that
+    carries the weight, (E x)^2 / E x^2. ratio_at_clip: the share of log w near its clip. beta_mean: 1 in truth."""
+    return {
+        "ratio_mean": jnp.exp(log_w).mean(),
+        "ratio_ess": effective_share(log_w),
+        "ratio_at_clip": (jnp.abs(log_w) > NEAR_CLIP * config.ratio_log_w_clip).mean(),
+        "beta_mean": jnp.exp(log_ratio).mean(),
+        "beta_ess": effective_share(log_ratio),
+    }
+
+
+def effective_share(logs: Float[Array, " batch"]) -> Float[Array, ""]:
+    """(E x)^2 / E x^2 of x = exp(logs), safe for any size of the logs."""
+    x = jnp.exp(logs - logs.max())
+    return x.mean() ** 2 / (x**2).mean()
+
+
+def believable(metrics: Metrics) -> Bool[Array, ""]:
+    """Whether the diagnostics leave w standing: the thresholds are at the top of this file."""
+    return (
+        (metrics["beta_ess"] >= MIN_BETA_SHARE)
+        & (metrics["ratio_ess"] >= MIN_W_SHARE)
+        & (metrics["ratio_mean"] >= MEAN_W[0])
+        & (metrics["ratio_mean"] <= MEAN_W[1])
+        & (metrics["beta_mean"] >= MEAN_BETA[0])
+        & (metrics["beta_mean"] <= MEAN_BETA[1])
+    )

@@ -1,0 +1,249 @@
+"""The visitation ratio from plain arrays: no policy network, no engine."""
+
+import dataclasses
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from jaxtyping import Array, PRNGKeyArray
+
+from sbac.errors import UserError, unknown
+from sbac.ratio.base import Ratio, RatioBatch, RatioConfig
+from sbac.ratio.estimators import (
+    MEAN_BETA,
+    MEAN_W,
+    MIN_BETA_SHARE,
+    MIN_W_SHARE,
+    bandwidth,
+    init,
+    method,
+    summary,
+    update,
+)
+from sbac.ratio.lstd import FourierFeatures, LinearRatio, solve
+
+ROWS_AT_ONCE = 8_192
+
+
+class RatioWarning(UserWarning):
+    """The diagnostics say that the estimated ratio is not to be believed."""
+
+
+@dataclass(frozen=True)
+class VisitationRatio:
+    """w as a function of states in their own units, with mean 1 over the data (the printed form: as it is).
+
+    `diagnostics`: raw_mean, E_D[w] before it was normalised (1 in truth); ess_w and ess_beta, the shares of the data
+    that carry the weight of w and of the action ratio as given, (E x)^2 / E x^2; share_at_clip, of log w; mean_beta,
+    the mean of the action ratio as given (1 in truth).
+    """
+
+    diagnostics: dict[str, float]
+    config: RatioConfig
+    model: Ratio | LinearRatio
+    centre: np.ndarray
+    scale: np.ndarray
+    log_mean: float
+
+    def __call__(self, states: npt.ArrayLike) -> np.ndarray:
+        """w of states (n, obs), or of one state (obs,)."""
+        x = np.asarray(states, np.float32)
+        if x.ndim not in (1, 2) or x.shape[-1] != len(self.centre):
+            raise UserError(f"states: expected (n, {len(self.centre)}) or ({len(self.centre)},), got {x.shape}")
+        standardised = np.atleast_2d((x - self.centre) / self.scale)
+        w = np.exp(np.asarray(log_w_of_rows(self.config, self.model, jnp.asarray(standardised))) - self.log_mean)
+        return w if x.ndim == 2 else w[0]
+
+
+def visitation_ratio(
+    states: npt.ArrayLike,
+    log_ratio: npt.ArrayLike,
+    next_states: npt.ArrayLike,
+    terminals: npt.ArrayLike,
+    initial_states: npt.ArrayLike | None,
+    discount: float,
+    form: str = "exact",
+    seed: int = 0,
+    *,
+    estimator: str = "default",
+    actions: npt.ArrayLike | None = None,
+    next_policy_actions: npt.ArrayLike | None = None,
+    initial_policy_actions: npt.ArrayLike | None = None,
+    steps: int = 5_000,
+    batch_size: int = 256,
+    **options: Any,
+) -> VisitationRatio:
+    """Estimates w(s) = d^pi(s) / d^D(s) from transitions of any behaviour.
+
+    `log_ratio` is log pi(a|s) - log mu(a|s) at each row's action. Leave out rows that a time limit ended: their next
+    state is not one that the policy went on from. A terminal row's next state is not read. `form` is the equation:
+    exact (needs `initial_states`), theorem or printed; `estimator` what solves it: classifier (the default),
+    state-action-classifier, mmd, lstd. The state-action classifier ignores `log_ratio` except for its diagnostics,
+    and needs `actions` and one action of pi for each next state and each initial state (in the theorem form: each
+    state). `options` are the other fields of `RatioConfig` without their prefix: hidden, learning_rate, log_w_clip.
+
+    Warns (`RatioWarning`) when the effective share of beta is below 0.02 or that of w below 0.1, when the mean of w
+    before normalisation is outside [0.5, 2], or the mean of beta outside [0.1, 10].
+    """
+    config = make_config(discount, form, estimator, steps, batch_size, options)
+    s = rows_of("states", states)
+    count, size = s.shape
+    centre, scale = s.mean(0), s.std(0)
+    scale = np.where(scale > 1e-6, scale, 1.0)
+
+    def standardised(x: np.ndarray) -> Array:
+        return jnp.asarray((x - centre) / scale)
+
+    data = RatioBatch(
+        states=standardised(s),
+        log_ratio=jnp.asarray(column_of("log_ratio", log_ratio, count)),
+        next_states=standardised(rows_of("next_states", next_states, rows=count, columns=size)),
+        terminals=jnp.asarray(column_of("terminals", terminals, count)),
+    )
+    starts = count  # in the theorem form pi restarts at the rows themselves
+    if config.ratio_form == "exact":
+        if initial_states is None:
+            raise UserError("initial_states: the exact form needs the states that episodes start from; none were given")
+        initial = rows_of("initial_states", initial_states, columns=size)
+        data, starts = data._replace(initial_states=standardised(initial)), len(initial)
+    if method(config) == "state-action-classifier":
+        own = action_rows("actions", actions, count)
+        data = data._replace(
+            actions=own,
+            next_policy_actions=action_rows("next_policy_actions", next_policy_actions, count, own.shape[1]),
+            initial_policy_actions=action_rows("initial_policy_actions", initial_policy_actions, starts, own.shape[1]),
+        )
+    model = fit(config, data, jax.random.key(seed))
+    logs = log_w_of_rows(config, model, data.states)
+    found = {name: float(value) for name, value in summary(config, logs, data.log_ratio).items()}
+    diagnostics = {
+        "raw_mean": found["ratio_mean"],
+        "ess_w": found["ratio_ess"],
+        "ess_beta": found["beta_ess"],
+        "share_at_clip": found["ratio_at_clip"],
+        "mean_beta": found["beta_mean"],
+    }
+    if doubts := reasons_for_doubt(diagnostics):
+        warnings.warn(f"the visitation ratio is not to be believed: {'; '.join(doubts)}", RatioWarning, stacklevel=2)
+    log_mean = 0.0 if config.ratio_form == "printed" else float(np.log(diagnostics["raw_mean"]))
+    return VisitationRatio(diagnostics, config, model, centre, scale, log_mean)
+
+
+def reasons_for_doubt(diagnostics: dict[str, float]) -> list[str]:
+    """One phrase for each threshold that is crossed."""
+    low_w, high_w = MEAN_W
+    low_beta, high_beta = MEAN_BETA
+    checks = {
+        f"effective share of beta {diagnostics['ess_beta']:.3g}, below {MIN_BETA_SHARE}": (
+            diagnostics["ess_beta"] < MIN_BETA_SHARE
+        ),
+        f"mean of beta {diagnostics['mean_beta']:.3g}, outside [{low_beta}, {high_beta}]": not (
+            low_beta <= diagnostics["mean_beta"] <= high_beta
+        ),
+        f"effective share of w {diagnostics['ess_w']:.3g}, below {MIN_W_SHARE}": diagnostics["ess_w"] < MIN_W_SHARE,
+        f"mean of w before normalisation {diagnostics['raw_mean']:.3g}, outside [{low_w}, {high_w}]": not (
+            low_w <= diagnostics["raw_mean"] <= high_w
+        ),
+    }
+    return [reason for reason, crossed in checks.items() if crossed]
+
+
+@jax.jit
+def fit(config: RatioConfig, data: RatioBatch, key: PRNGKeyArray) -> Ratio | LinearRatio:
+    """Trains on batches drawn from the data, or solves; pure, so that it maps over keys and configs."""
+    init_key, sample_key, batch_key = jax.random.split(key, 3)
+    sample = data.states[jax.random.randint(sample_key, (config.ratio_bandwidth_states,), 0, len(data.states))]
+    state_size = data.states.shape[1]
+    if method(config) == "lstd":
+        features = FourierFeatures.create(init_key, state_size, config.ratio_features, bandwidth(config, sample))
+        return LinearRatio(features, solve(config, features, data))
+
+    def step(state: Any, key: PRNGKeyArray) -> tuple[Any, None]:
+        return update(config, state, draw(config, data, key), key)[0], None
+
+    action_size = 0 if data.actions is None else data.actions.shape[1]
+    start = init(config, init_key, state_size, action_size, sample)
+    return jax.lax.scan(step, start, jax.random.split(batch_key, config.steps[0]))[0].target
+
+
+def draw(config: RatioConfig, data: RatioBatch, key: PRNGKeyArray) -> RatioBatch:
+    """A batch with replacement; restarts are drawn apart from the rows, except where they are the rows."""
+    row_key, start_key = jax.random.split(key)
+    rows = jax.random.randint(row_key, (config.batch_size,), 0, len(data.states))
+    starts = rows
+    if data.initial_states is not None:
+        starts = jax.random.randint(start_key, (config.batch_size,), 0, len(data.initial_states))
+    batch = jax.tree.map(lambda x: x[rows], data._replace(initial_states=None, initial_policy_actions=None))
+    at_start = jax.tree.map(lambda x: x[starts], (data.initial_states, data.initial_policy_actions))
+    return batch._replace(initial_states=at_start[0], initial_policy_actions=at_start[1])
+
+
+@jax.jit
+def log_w_of_rows(config: RatioConfig, model: Ratio | LinearRatio, states: Array) -> Array:
+    """log w of many states, some at a time."""
+    return jax.lax.map(lambda s: model.log_w(config, s), states, batch_size=ROWS_AT_ONCE)
+
+
+def make_config(
+    discount: float, form: str, estimator: str, steps: int, batch_size: int, options: dict[str, Any]
+) -> RatioConfig:
+    """The config of a fit: small networks and a log-w clip of 5, since accuracy comes first here."""
+    fields = {f.name.removeprefix("ratio_") for f in dataclasses.fields(RatioConfig) if f.name.startswith("ratio_")}
+    for name in options:
+        if name not in fields:
+            raise unknown("option of visitation_ratio", name, fields)
+    if not 0 < discount < 1:
+        raise UserError(f"discount: expected a number inside (0, 1), got {discount}")
+    for name, value in (("steps", steps), ("batch_size", batch_size)):
+        if value < 1:
+            raise UserError(f"{name}: expected at least 1, got {value}")
+    defaults: dict[str, Any] = {"hidden": (64, 64), "learning_rate": 1e-3, "target_rate": 0.02}
+    if form != "printed":
+        defaults["log_w_clip"] = 5.0
+    chosen = {f"ratio_{name}": value for name, value in {**defaults, **options}.items()}
+    config = RatioConfig(
+        discount=discount,
+        steps=(steps,),
+        batch_size=batch_size,
+        ratio_form=form,
+        ratio_estimator=estimator,
+        **chosen,
+    )
+    method(config)  # names that do not exist are refused before anything is computed
+    return config
+
+
+def action_rows(name: str, values: npt.ArrayLike | None, rows: int, columns: int | None = None) -> Array:
+    if values is None:
+        raise UserError(f"{name}: the state-action-classifier needs these actions; none were given")
+    return jnp.asarray(rows_of(name, values, rows=rows, columns=columns))
+
+
+def rows_of(name: str, values: npt.ArrayLike, *, rows: int | None = None, columns: int | None = None) -> np.ndarray:
+    """A finite (rows, columns) array."""
+    x = np.asarray(values, np.float32)
+    if x.ndim != 2 or len(x) == 0:
+        raise UserError(f"{name}: expected a non-empty array of rows and columns, got shape {x.shape}")
+    if columns is not None and x.shape[1] != columns:
+        raise UserError(f"{name}: expected {columns} columns, got {x.shape[1]}")
+    return checked(name, x, rows)
+
+
+def column_of(name: str, values: npt.ArrayLike, rows: int) -> np.ndarray:
+    """A finite array of one number per row."""
+    x = np.asarray(values, np.float32)
+    if x.ndim != 1:
+        raise UserError(f"{name}: expected one number per row, got shape {x.shape}")
+    return checked(name, x, rows)
+
+
+def checked(name: str, x: np.ndarray, rows: int | None) -> np.ndarray:
+    if rows is not None and len(x) != rows:
+        raise UserError(f"{name}: expected {rows} rows, got {len(x)}")
+    if not np.isfinite(x).all():
+        raise UserError(f"{name}: expected finite numbers, found NaN or infinity")
+    return x
