@@ -221,7 +221,7 @@ def test_parquet_that_repeats_one_value(low_limit, tmp_path):
 def test_parquet_of_long_lists(low_limit, tmp_path):
     lists = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(10_000_000)), 10)
     pa.parquet.write_table(pa.table({"observations": lists}), tmp_path / "log.parquet")
-    assert (tmp_path / "log.parquet").stat().st_size < 0.05 * MEGABYTE
+    assert (tmp_path / "log.parquet").stat().st_size < 0.1 * MEGABYTE
     read = pa.default_memory_pool().bytes_allocated()
     refused(tmp_path / "log.parquet", "claims .* refusing to expand")
     assert pa.default_memory_pool().bytes_allocated() - read < 40 * MEGABYTE

@@ -1,0 +1,116 @@
+"""data info, check and list."""
+
+import numpy as np
+import pytest
+
+from sbac.data import Dataset
+from sbac.data.inspect import check, duplicates, examine, info, listing, summarise
+from sbac.errors import UserError
+from tests.data.test_formats import write_hdf5, write_npz
+
+
+def test_summary_of_a_known_log(plain):
+    plain["actions"] *= 0.9
+    plain["actions"][:10, 0] = 1.0
+    plain["actions"][10:15, 0] = -1.0
+    for column in plain.values():
+        column[45:] = column[40:45]  # five rows again
+    plain["observations"][:, 3] = 7.0
+    data = Dataset(**plain, task="hopper-medium-v2")
+    summary = summarise(data)
+    assert summary.transitions == 50 and summary.with_next_action == 47
+    assert summary.terminals == 2 and summary.time_limits == 3
+    assert summary.lengths.tolist() == [10, 1, 7, 20, 12]
+    assert summary.saturation[0] == pytest.approx(15 / 50)
+    assert summary.duplicates == 4  # the fifth has another s': the log ends there
+    episode = data.observations[:, 0]
+    np.testing.assert_allclose(summary.observations[0], [0, episode.mean(), episode.std(), 4], rtol=1e-5)
+    np.testing.assert_allclose(summary.observations[3], [7, 7, 0, 7])
+
+
+def test_duplicates_against_the_definition():
+    rng = np.random.default_rng(0)
+    column = rng.integers(0, 3, (500, 3)).astype(np.float32)
+    reward = rng.integers(0, 2, (500, 1)).astype(np.float32)
+    seen, expected = set(), []
+    for row in np.hstack([column, reward]).tolist():
+        expected.append(tuple(row) in seen)
+        seen.add(tuple(row))
+    assert duplicates(column, reward).tolist() == expected
+
+
+def test_info_in_text_and_as_a_picture(log, tmp_path):
+    text = info(Dataset(**log, name="mine", task="hopper-medium-v2"), plot=tmp_path / "plots" / "mine.png")
+    assert text.startswith("mine (user, task hopper-medium-v2)")
+    assert "50; s' is known for 50, a' for 47" in text
+    assert "5 of 1 to 20 steps" in text
+    assert "2 terminals, 3 time limits" in text
+    assert "normalised score" in text
+    assert (tmp_path / "plots" / "mine.png").read_bytes().startswith(b"\x89PNG")
+    assert "normalised score" not in info(log)
+
+
+def test_info_of_a_single_return(tmp_path):
+    zeros = np.zeros((3, 1))
+    assert "returns" in info({"observations": zeros, "actions": zeros, "rewards": zeros, "terminals": [0, 0, 1]})
+
+
+def test_check_names_every_problem_with_its_row(plain, tmp_path):
+    assert check(write_npz(tmp_path, plain)) == []
+    plain["rewards"][[3, 17]] = np.nan
+    plain["actions"][8, 1] = 2.0
+    plain["observations"][4, 2] = np.inf
+    found = check(write_npz(tmp_path, plain))
+    assert len(found) == 4
+    for line, start in zip(
+        found, ["observations: row 4 is inf", "actions: row 8 is 2", "rewards: row 3", "rewards: row 17"], strict=True
+    ):
+        assert any(other.startswith(start) for other in found), line
+    plain["rewards"][:] = np.nan
+    assert any(
+        "rewards: 30 more rows like these, the last is row 49" in line for line in check(write_npz(tmp_path, plain))
+    )
+    assert check(tmp_path / "none.npz") == [f"{tmp_path / 'none.npz'}: no such file or folder"]
+    del plain["actions"], plain["terminals"]
+    assert [line.split(":")[0] for line in check(write_npz(tmp_path, plain))] == ["actions", "terminals"]
+
+
+def test_check_accepts_exactly_what_training_accepts(plain, log, tmp_path):
+    for columns in (plain, log):
+        assert check(write_hdf5(tmp_path, columns)) == []
+    broken = plain | {"terminals": plain["terminals"].astype(np.float32) * 0.5}
+    assert check(write_npz(tmp_path, broken))
+    with pytest.raises(UserError):
+        info(tmp_path / "log.npz")
+
+
+def test_oddities_are_noted_but_accepted(log, tmp_path):
+    log["timeouts"][9] = True
+    log["next_observations"][25] += 1.0
+    log["observations"][:, 3] = 2.5
+    log["next_observations"][:, 3] = 2.5
+    findings = examine(write_npz(tmp_path, log))
+    assert findings.problems == []
+    notes = "\n".join(findings.notes)
+    assert "row 9: flagged as terminal and as time limit" in notes
+    assert "row 25: inside an episode, but its s' is not the observation of the next row" in notes
+    assert "row 49: the last episode is unfinished" in notes
+    assert "row 10: an episode of one step" in notes
+    assert "feature 3 is 2.5 in every row" in notes
+    del log["timeouts"]
+    assert "timeouts: not given" in examine(write_npz(tmp_path, log)).notes[0]
+
+
+def test_listing(plain, tmp_path, monkeypatch):
+    monkeypatch.setenv("SBAC_DATA", str(tmp_path / "d"))
+    Dataset(**plain).save(tmp_path / "d" / "hopper-medium-made.npz")
+    write_hdf5(tmp_path, plain).rename(tmp_path / "d" / "hopper_medium-v2.hdf5")
+    here, rest = listing().split("can be made")
+    makeable, absent = rest.split("must be downloaded")
+    assert "hopper-medium-made" in here and "hopper-medium-v2" in here
+    assert "hopper-medium-made" not in makeable and makeable.count("-made") == 14
+    assert "hopper-medium-v2" not in absent and absent.count("-v2.hdf5") == 14 and "door-human-v1.hdf5" in absent
+
+
+def test_listing_names_installed_minari_datasets(minari_root):
+    assert "D4RL/door/human-v2" in listing().split("can be made")[0]
