@@ -16,6 +16,7 @@ from sbac.policy import Policy
 from tests.algorithms import problem
 
 OBSERVATIONS, ACTIONS = 3, 1
+FAST = {"hidden": (32, 32), "batch_size": 64, "target_rate": 0.02}  # networks and targets for a few thousand steps
 
 
 class Log(eqx.Module):

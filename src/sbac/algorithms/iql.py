@@ -1,0 +1,161 @@
+"""Implicit Q-learning (Kostrikov et al., 2022): improves the policy without ever asking Q about unseen actions."""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Spec, config, shared, split
+from sbac.nn import MLP, Critic, Trained, polyak
+
+LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
+MAX_WEIGHT = 100.0
+
+
+@config
+class IQLConfig(Config):
+    steps: tuple[int, ...] = (1_000_000,)
+    hidden: tuple[int, ...] = (256, 256)
+    learning_rate: float = 3e-4
+    """Of V and Q, and of the policy at its first step: the policy's falls to 0 along a cosine."""
+    expectile: float = 0.7
+    """tau: 0.5 averages over the data's actions, towards 1 it takes their best."""
+    temperature: float = 3.0
+    """beta: how sharply the policy prefers actions of high advantage."""
+    dropout: float = shared(0.0)
+    """Of the policy's hidden units, in training only."""
+    target_rate: float = 0.005
+    standardise_states: bool = False
+    reward_scale: str = "return-range"
+
+
+class Policy(eqx.Module):
+    """A Gaussian over actions, not squashed: mean tanh(net(s)), one standard deviation for all states."""
+
+    net: MLP
+    raw_log_std: Float[Array, " act"]
+
+    @property
+    def log_std(self) -> Float[Array, " act"]:
+        return jnp.clip(self.raw_log_std, LOG_STD_MIN, LOG_STD_MAX)
+
+    def log_prob(
+        self,
+        observations: Float[Array, "batch obs"],
+        actions: Float[Array, "batch act"],
+        dropout: float = 0.0,
+        key: PRNGKeyArray | None = None,
+    ) -> Float[Array, " batch"]:
+        mean = jnp.tanh(self.net(observations) if key is None else with_dropout(self.net, observations, dropout, key))
+        z = (actions - mean) * jnp.exp(-self.log_std)
+        return -(0.5 * z**2 + self.log_std + 0.5 * math.log(2 * math.pi)).sum(-1)
+
+
+def with_dropout(
+    net: MLP, x: Float[Array, "batch inputs"], rate: float, key: PRNGKeyArray
+) -> Float[Array, "batch outputs"]:
+    """The network with a share of its hidden units silenced and the others scaled up."""
+    for i, (weight, bias) in enumerate(zip(net.weights[:-1], net.biases[:-1], strict=True)):
+        x = jax.nn.relu(x @ weight + bias)
+        kept = jax.random.bernoulli(jax.random.fold_in(key, i), 1.0 - rate, x.shape)
+        x = jnp.where(kept, x / (1.0 - rate), 0.0)
+    return x @ net.weights[-1] + net.biases[-1]
+
+
+class State(eqx.Module):
+    value: Trained[MLP]
+    critic: Trained[Critic]
+    target: Critic
+    policy: Trained[Policy]
+
+
+def value_loss(config: IQLConfig, value: MLP, target: Critic, batch: Batch) -> tuple[Array, Metrics]:
+    """Equation (5): the expectile tau of Q over the data's actions, |tau - 1(u < 0)| u^2 with u = Q - V."""
+    v = value.scalar(batch.observations)
+    u = target.minimum(batch.observations, batch.actions) - v
+    weight = jnp.where(u > 0, config.expectile, 1.0 - config.expectile)
+    loss = (weight * u**2).mean()
+    return loss, {"value_loss": loss, "v": v.mean()}
+
+
+def critic_loss(config: IQLConfig, critic: Critic, value: MLP, batch: Batch) -> tuple[Array, Metrics]:
+    """Equation (6): (r + gamma V(s') - Q(s, a))^2."""
+    next_value = value.scalar(batch.next_observations)
+    target = batch.rewards + config.discount * (1.0 - batch.terminals) * next_value
+    q = critic(batch.observations, batch.actions)
+    loss = ((q - target) ** 2).mean(-1).sum()
+    return loss, {"critic_loss": loss, "q": q.mean()}
+
+
+def policy_loss(
+    config: IQLConfig, policy: Policy, value: MLP, target: Critic, batch: Batch, key: PRNGKeyArray | None
+) -> tuple[Array, Metrics]:
+    """Equation (7): log likelihood of the data's actions, weighted by exp(beta (Q - V))."""
+    advantage = target.minimum(batch.observations, batch.actions) - value.scalar(batch.observations)
+    weight = jnp.minimum(jnp.exp(config.temperature * advantage), MAX_WEIGHT)
+    log_prob = policy.log_prob(batch.observations, batch.actions, config.dropout, key)
+    loss = -(weight * log_prob).mean()
+    return loss, {"policy_loss": loss, "weight": weight.mean()}
+
+
+def init(config: IQLConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> State:
+    value_key, critic_key, policy_key = split(key, 3)
+    critic = Critic.create(critic_key, spec.observations, spec.actions, config.hidden)
+    policy = Policy(MLP.create(policy_key, spec.observations, config.hidden, spec.actions), jnp.zeros(spec.actions))
+    value = MLP.create(value_key, spec.observations, config.hidden, 1)
+    return State(Trained.create(value), Trained.create(critic), critic, Trained.create(policy))
+
+
+def update(
+    config: IQLConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Array
+) -> tuple[State, Metrics]:
+    value, value_metrics = state.value.minimise(
+        lambda v: value_loss(config, v, state.target, batch), config.learning_rate
+    )
+    dropout_key = key if config.dropout > 0 else None
+    cosine = 0.5 * (1.0 + jnp.cos(math.pi * step / config.steps[0]))
+    policy, policy_metrics = state.policy.minimise(
+        lambda p: policy_loss(config, p, value.model, state.target, batch, dropout_key), config.learning_rate * cosine
+    )
+    critic, critic_metrics = state.critic.minimise(
+        lambda q: critic_loss(config, q, value.model, batch), config.learning_rate
+    )
+    target = polyak(state.target, critic.model, config.target_rate)
+    return State(value, critic, target, policy), value_metrics | policy_metrics | critic_metrics
+
+
+def validate(config: IQLConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray) -> Metrics:
+    value = state.value.model
+    return (
+        value_loss(config, value, state.target, batch)[1]
+        | critic_loss(config, state.critic.model, value, batch)[1]
+        | policy_loss(config, state.policy.model, value, state.target, batch, None)[1]
+    )
+
+
+def actor(config: IQLConfig, past: Past, state: State) -> Actor:
+    policy = state.policy.model
+    return Actor("gaussian", {"policy": policy.net}, {"log_std": policy.log_std})
+
+
+ADROIT = {"temperature": 0.5, "dropout": 0.1, "reward_scale": "none"}
+
+IQL = Algorithm(
+    name="iql",
+    config=IQLConfig,
+    phases=(Phase("train", init, update, actor, validate),),
+    source="Kostrikov, Nair and Levine, Offline Reinforcement Learning with Implicit Q-Learning, ICLR 2022",
+    presets={
+        "quick": {
+            "steps": (30_000,),
+            "hidden": (64, 64),
+            "batch_size": 128,
+            "learning_rate": 1e-3,
+            "standardise_states": True,
+        },
+        "paper": {},
+    },
+    task_settings={f"{task}-human-v1": ADROIT for task in ("pen", "hammer", "door", "relocate")},
+)

@@ -1,0 +1,111 @@
+"""TD3+BC (Fujimoto and Gu, 2021): TD3 with a squared pull of the policy towards the data's actions."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Spec, config, split
+from sbac.nn import Critic, DeterministicPolicy, Trained, polyak
+
+
+@config
+class TD3BCConfig(Config):
+    steps: tuple[int, ...] = (1_000_000,)
+    hidden: tuple[int, ...] = (256, 256)
+    learning_rate: float = 3e-4
+    alpha: float = 2.5
+    """Weight of the critic against the pull towards the data, after Q is scaled to a mean size of 1."""
+    target_rate: float = 0.005
+    target_noise: float = 0.2
+    target_noise_clip: float = 0.5
+    policy_delay: int = 2
+
+
+class State(eqx.Module):
+    policy: Trained[DeterministicPolicy]
+    critic: Trained[Critic]
+    policy_target: DeterministicPolicy
+    critic_target: Critic
+
+
+def smoothed(
+    actions: Float[Array, "batch act"], noise: float | Array, limit: float | Array, key: PRNGKeyArray
+) -> Float[Array, "batch act"]:
+    """Actions with clipped noise: nearby actions should have similar values."""
+    shift = jnp.clip(noise * jax.random.normal(key, actions.shape), -limit, limit)
+    return jnp.clip(actions + shift, -1.0, 1.0)
+
+
+def critic_target(config: TD3BCConfig, state: State, batch: Batch, key: PRNGKeyArray) -> Float[Array, " batch"]:
+    """y = r + gamma min_i Q_i'(s', pi'(s') + noise), without the bootstrap at terminals."""
+    next_actions = state.policy_target(batch.next_observations)
+    next_actions = smoothed(next_actions, config.target_noise, config.target_noise_clip, key)
+    next_value = state.critic_target.minimum(batch.next_observations, next_actions)
+    return batch.rewards + config.discount * (1.0 - batch.terminals) * next_value
+
+
+def critic_loss(critic: Critic, batch: Batch, target: Float[Array, " batch"]) -> tuple[Array, Metrics]:
+    q = critic(batch.observations, batch.actions)
+    loss = ((q - target) ** 2).mean(-1).sum()
+    return loss, {"critic_loss": loss, "q": q.mean()}
+
+
+def policy_loss(
+    config: TD3BCConfig, policy: DeterministicPolicy, critic: Critic, batch: Batch
+) -> tuple[Array, Metrics]:
+    """Equation (5): -lambda Q_1(s, pi(s)) + (pi(s) - a)^2, with lambda = alpha / mean |Q_1|."""
+    actions = policy(batch.observations)
+    q = critic(batch.observations, actions)[0]
+    scale = config.alpha / jnp.abs(jax.lax.stop_gradient(q)).mean()
+    distance = ((actions - batch.actions) ** 2).mean()
+    return distance - scale * q.mean(), {"distance": distance}
+
+
+def init(config: TD3BCConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> State:
+    policy_key, critic_key = split(key, 2)
+    policy = DeterministicPolicy.create(policy_key, spec.observations, config.hidden, spec.actions)
+    critic = Critic.create(critic_key, spec.observations, spec.actions, config.hidden)
+    return State(Trained.create(policy), Trained.create(critic), policy, critic)
+
+
+def update(
+    config: TD3BCConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Array
+) -> tuple[State, Metrics]:
+    target = critic_target(config, state, batch, key)
+    critic, metrics = state.critic.minimise(lambda q: critic_loss(q, batch, target), config.learning_rate)
+
+    def improve() -> State:
+        policy, _ = state.policy.minimise(lambda p: policy_loss(config, p, critic.model, batch), config.learning_rate)
+        return State(
+            policy,
+            critic,
+            polyak(state.policy_target, policy.model, config.target_rate),
+            polyak(state.critic_target, critic.model, config.target_rate),
+        )
+
+    def wait() -> State:
+        return State(state.policy, critic, state.policy_target, state.critic_target)
+
+    return jax.lax.cond((step + 1) % config.policy_delay == 0, improve, wait), metrics
+
+
+def validate(config: TD3BCConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray) -> Metrics:
+    _, metrics = critic_loss(state.critic.model, batch, critic_target(config, state, batch, key))
+    return metrics | policy_loss(config, state.policy.model, state.critic.model, batch)[1]
+
+
+def actor(config: TD3BCConfig, past: Past, state: State) -> Actor:
+    return Actor("deterministic", {"policy": state.policy.model.net})
+
+
+TD3_BC = Algorithm(
+    name="td3-bc",
+    config=TD3BCConfig,
+    phases=(Phase("train", init, update, actor, validate),),
+    source="Fujimoto and Gu, A Minimalist Approach to Offline Reinforcement Learning, NeurIPS 2021",
+    presets={
+        "quick": {"steps": (30_000,), "hidden": (64, 64), "batch_size": 128, "learning_rate": 1e-3},
+        "paper": {},
+    },
+)
