@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import gymnasium
+import h5py
 import numpy as np
 import pytest
 
@@ -10,7 +11,9 @@ from sbac.data import TASKS
 
 pytest.importorskip("gymnasium_robotics")
 
-DEMOS = Path(__file__).parent.parent / "data" / "door-human-demos.npz"
+FILES = Path(__file__).parent.parent / "data"
+DEMOS = FILES / "door-human-demos.npz"
+MINARI = FILES / "minari" / "D4RL" / "door" / "human-v2" / "data" / "main_data.hdf5"
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +94,21 @@ def test_door_replays_from_the_stored_start_states(demos):
         env.reset(seed=0, options={"initial_state_dict": start})
         rewards = np.array([env.step(action)[1] for action in demos["actions"][rows[:140]]])
         np.testing.assert_allclose(rewards, demos["rewards"][rows[:140]], atol=1e-2)
+    env.close()
+
+
+def test_door_replays_minari_with_the_sign_of_one_term_turned():
+    """Minari replayed the same demonstrations with gymnasium-robotics' reward: all steps agree, but for that term."""
+    env = gymnasium.make(TASKS["door-human-v1"].env_id, max_episode_steps=1000)
+    with h5py.File(MINARI) as file:
+        for number in range(8):
+            episode, state = file[f"episode_{number}"], "options/initial_state_dict/"
+            names = ("qpos", "qvel", "door_body_pos")
+            start = {name: np.asarray(episode.attrs[state + name], np.float64) for name in names}
+            env.reset(seed=0, options={"initial_state_dict": start})
+            rewards = np.array([env.step(action)[1] for action in episode["actions"][()]])
+            palm_to_handle = np.linalg.norm(episode["observations"][1:, 35:38], axis=1)
+            np.testing.assert_allclose(rewards, episode["rewards"][()] - 0.2 * palm_to_handle, atol=1e-3)
     env.close()
 
 
