@@ -71,8 +71,12 @@ def test_check_names_every_problem_with_its_row(plain, tmp_path):
         "rewards: 30 more rows like these, the last is row 49" in line for line in check(write_npz(tmp_path, plain))
     )
     assert check(tmp_path / "none.npz") == [f"{tmp_path / 'none.npz'}: no such file or folder"]
-    del plain["actions"], plain["terminals"]
-    assert [line.split(":")[0] for line in check(write_npz(tmp_path, plain))] == ["actions", "terminals"]
+    # one problem does not hide the next
+    del plain["terminals"]
+    plain["rewards"], plain["timeouts"] = np.where(np.arange(50) == 9, np.nan, 0.0), np.zeros(49)
+    found = check(write_npz(tmp_path, plain))
+    starts = ["terminals: missing", "timeouts: 49 rows", "observations: row 4", "rewards: row 9", "actions: row 8"]
+    assert len(found) == 5 and all(line.startswith(start) for line, start in zip(found, starts, strict=True)), found
 
 
 def test_check_accepts_exactly_what_training_accepts(plain, log, tmp_path):

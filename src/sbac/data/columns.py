@@ -21,13 +21,19 @@ Array = NDArray[Any]
 def problems(columns: Columns, low: ArrayLike, high: ArrayLike) -> Iterator[str]:
     """Everything that keeps the columns from being a dataset, worst first; nothing at all if they are one."""
     arrays = {name: _array(columns[name]) for name in REQUIRED + OPTIONAL if columns.get(name) is not None}
-    structural = [*missing(arrays), *(line for name, array in arrays.items() for line in _structure(name, array))]
-    structural = structural or [*_lengths(arrays), *_bounds(arrays["actions"], low, high)]
-    yield from structural
-    if not structural:
-        for name, array in arrays.items():
-            yield from _not_finite(name, array) if name not in ("terminals", "timeouts") else _not_flags(name, array)
-        yield from _outside(arrays["actions"], low, high)
+    yield from missing(arrays)
+    sound: dict[str, Array] = {}
+    for name, array in arrays.items():
+        if found := list(_structure(name, array)):
+            yield from found
+        else:
+            sound[name] = array
+    yield from _lengths(sound)
+    for name, array in sound.items():
+        yield from _not_flags(name, array) if name in ("terminals", "timeouts") else _not_finite(name, array)
+    if "actions" in sound:
+        wrong = list(_bounds(sound["actions"], low, high))
+        yield from wrong or _outside(sound["actions"], low, high)
 
 
 def _array(values: ArrayLike) -> Array:
@@ -66,15 +72,19 @@ def _structure(name: str, array: Array) -> Iterator[str]:
 
 
 def _lengths(arrays: Mapping[str, Array]) -> Iterator[str]:
-    rows, features = arrays["observations"].shape
+    first = next(iter(arrays), None)
+    if first is None:
+        return
+    rows = len(arrays[first])
     if rows == 0:
-        yield "observations: zero rows; expected at least one episode"
+        yield f"{first}: zero rows; expected at least one episode"
     for name, array in arrays.items():
         if len(array) != rows:
-            yield f"{name}: {len(array)} rows, but observations has {rows}"
-    following = arrays.get("next_observations")
-    if following is not None and following.shape[1] != features:
-        yield f"next_observations: {following.shape[1]} features, but observations has {features}"
+            yield f"{name}: {len(array)} rows, but {first} has {rows}"
+    if "observations" in arrays and "next_observations" in arrays:
+        features, following = arrays["observations"].shape[1], arrays["next_observations"].shape[1]
+        if features != following:
+            yield f"next_observations: {following} features, but observations has {features}"
 
 
 def _bounds(actions: Array, low: ArrayLike, high: ArrayLike) -> Iterator[str]:
