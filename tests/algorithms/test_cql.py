@@ -64,8 +64,8 @@ def test_the_penalty_estimates_an_integral() -> None:
     zero = jax.tree.map(jnp.zeros_like, GaussianPolicy.create(jax.random.key(0), 3, (8,), 1))
     wide = MLP(zero.net.weights, [zero.net.biases[0], jnp.asarray([0.2, 0.458])])  # deviation 1 before the tanh
     critic = jax.tree.map(lambda x: 2 * x, Critic.create(jax.random.key(1), 3, 1, (8,)))
-    made = cql.propose(GaussianPolicy(wide), batch, count, jax.random.key(2))
-    estimate = cql.penalty(critic, batch, made) - math.log(3 * count)
+    made = jax.jit(lambda key: cql.propose(GaussianPolicy(wide), batch, count, key))(jax.random.key(2))
+    estimate = jax.jit(cql.penalty)(critic, batch, made) - math.log(3 * count)
     grid = np.linspace(-1, 1, 4001)[:, None, None] * np.ones((1, 6, 1))
     q = float64.critic(critic, np.broadcast_to(batch.observations, (4001, 6, 3)), grid)
     exact = np.log(np.trapezoid(np.exp(q), grid[:, 0, 0], axis=1)) - float64.critic(
@@ -105,8 +105,6 @@ def test_policy_loss_and_gradient(state: cql.State, cloning: bool) -> None:
 
 def test_dual_variables_move_towards_their_constraints(state: cql.State) -> None:
     step = jax.jit(lambda c: cql.update(c, {}, state, harness.small_batch(), jax.random.key(0), jnp.asarray(0)))
-    fixed, metrics = step(CONFIG)
-    assert float(fixed.multiplier.value) == 1.0
     free, metrics = step(LAGRANGE)
     assert (float(free.multiplier.value) > 1) == (2.0 * float(metrics["penalty"]) > 3.0)
     assert (float(free.temperature.value) > 1) == (float(metrics["entropy"]) < -2)
