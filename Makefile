@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-slow lint types format docs bench wheel lock clean
+.PHONY: demo test test-slow lint types format docs bench results wheel lock clean
 
 demo: $(READY)  ## learn from the embedded dataset, print a table, draw a learning curve
 	$(BIN)/python examples/demo.py
@@ -28,6 +28,13 @@ format: $(READY)
 docs: $(READY)  ## the documentation, into site/
 	$(PIP) install --quiet -r requirements-docs.lock
 	$(BIN)/mkdocs build --strict
+
+bench: $(READY)  ## a small bench on the embedded dataset, and its page
+	$(BIN)/sbac bench --tasks hopper-demo --algorithms sbac sbac-no-w bc --seeds 2 --no-grid --out build/bench
+	$(BIN)/sbac report build/bench --out build/bench.html
+
+results: $(READY)  ## tables and figures of docs/results.md, from the raw evaluations in results/
+	$(BIN)/sbac report results --markdown docs/results.md --out build/results.html
 
 wheel: $(READY)  ## a wheel and a source archive, into dist/
 	$(BIN)/python -m build

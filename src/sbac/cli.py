@@ -52,6 +52,8 @@ def build_parser() -> Parser:
     _evaluate_parser(commands)
     _data_parser(commands)
     _bench_parser(commands)
+    _report_parser(commands)
+    _compare_parser(commands)
     return parser
 
 
@@ -341,6 +343,66 @@ def _part(cells: Sequence[Any], part: str | None) -> Sequence[Any]:
     if not (first.isdigit() and count.isdigit() and 1 <= int(first) <= int(count)):
         raise UserError(f"--part {part!r}: expected I/N with 1 <= I <= N, such as 1/3")
     return cells[int(first) - 1 :: int(count)]
+
+
+# --- report and compare -------------------------------------------------------------------------------------------
+
+
+def _report_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "report",
+        help="one HTML page, or tables in Markdown, of runs and benches",
+        description="Make one self-contained HTML page of runs and results folders: tables, learning curves, "
+        "stability, what training logged, and the configuration behind every number.",
+        epilog="example: sbac report runs/demo --out page.html",
+    )
+    parser.add_argument("targets", nargs="+", metavar="RUN|RESULTS", help="a run's folder, or a bench's results folder")
+    parser.add_argument("--out", metavar="PAGE", help="the page (default: report.html, unless --markdown is given)")
+    parser.add_argument("--title", default="sbac report", help="the page's heading")
+    parser.add_argument("--render", action="store_true", help="add pictures of a rollout, drawn by MuJoCo")
+    parser.add_argument("--markdown", metavar="FILE", help="put the tables into a Markdown file, between its marks")
+    parser.set_defaults(run=_report)
+
+
+def _report(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from sbac.files import write_atomic
+    from sbac.report.inputs import read_inputs, render_strips
+    from sbac.report.markdown import write_tables
+    from sbac.report.page import build_page
+
+    inputs = read_inputs(map(Path, args.targets))
+    records = [record for record, _ in inputs]
+    if args.markdown:
+        write_tables(Path(args.markdown), records)
+        print(f"tables of {len(records)} cell{'' if len(records) == 1 else 's'} in {args.markdown}")
+    if args.out or not args.markdown:
+        out = Path(args.out or "report.html")
+        strips = render_strips(inputs) if args.render else []
+        write_atomic(out, build_page(records, args.title, strips).encode())
+        print(f"page in {out}")
+    return 0
+
+
+def _compare_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "compare",
+        help="two runs side by side",
+        description="Where the configurations of two runs differ, and how their policies did.",
+        epilog="example: sbac compare runs/first runs/second",
+    )
+    parser.add_argument("first", metavar="RUN")
+    parser.add_argument("second", metavar="RUN")
+    parser.set_defaults(run=_compare)
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from sbac.report.compare import compare
+    from sbac.training.run import Run
+
+    print(compare(Run.load(args.first), Run.load(args.second), (args.first, args.second)))
+    return 0
 
 
 if __name__ == "__main__":

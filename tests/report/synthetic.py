@@ -1,5 +1,6 @@
 """Records of cells that were never trained, with returns that are known: for tests only."""
 
+import zlib
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ def record(
     **changes: Any,
 ) -> dict[str, Any]:
     """A cell whose policies reach score `means[alpha]`, rising linearly along training, with some noise."""
-    rng = np.random.default_rng(abs(hash((len(data), algorithm, seeds))) % 2**32)
+    rng = np.random.default_rng(zlib.crc32(f"{data} {algorithm} {seeds}".encode()))
     task = find_task(data) if scored else None
     means = means or {0.5: 40.0, 2.0: 60.0}
 
@@ -70,7 +71,7 @@ def record(
             "hash": "d" * 64,
             "returns": {"mean": 5.0, "edges": list(range(26)), "counts": list(range(25))},
         },
-        "environment": data,
+        "environment": data if scored else "Pendulum-v1",
         "grid": ["alpha"],
         "runs": [{"seed": seed, "alpha": alpha} for alpha, _, seed in points],
         "config": {"steps": STEPS, "batch_size": 256, "hidden": [256, 256]},

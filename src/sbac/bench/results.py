@@ -52,7 +52,8 @@ class Series:
 
     @property
     def task(self) -> str | None:
-        return self.record["data"]["task"]
+        """The task whose reference returns its scores are relative to."""
+        return scored_task(self.record)
 
     @property
     def label(self) -> str:
@@ -68,7 +69,12 @@ class Series:
 
     @property
     def is_final(self) -> bool:
-        return all(trial.final is not None for trial in self.trials)
+        return self.evaluated and all(trial.final is not None for trial in self.trials)
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether there is anything to report: a run without an environment has only what it logged."""
+        return all(trial.curve for trial in self.trials)
 
     def measured(self, returns: Floats) -> Floats:
         """Normalised scores where the task has them, returns elsewhere."""
@@ -138,24 +144,20 @@ def collect(records: Sequence[Record]) -> list[Series]:
         for run in record["runs"]:
             setting = {name: run[name] for name in record["grid"]}
             trial = _trial(record, run["seed"], setting)
-            if trial is None:
-                continue
             about = {"data": record["data"]["name"], "length": _length(record), "method": method, "setting": setting}
             _, trials = found.setdefault(json.dumps(about), (about, {}))
             trials[trial.seed] = trial
     return [Series(**about, trials=[trials[s] for s in sorted(trials)]) for about, trials in found.values()]
 
 
-def _trial(record: Record, seed: int, setting: Mapping[str, Any]) -> Trial | None:
-    """None for a policy that was not evaluated."""
-
+def _trial(record: Record, seed: int, setting: Mapping[str, Any]) -> Trial:
     def own(entry: Mapping[str, Any]) -> bool:
         return entry["seed"] == seed and all(setting[name] == value for name, value in entry["setting"].items())
 
     lowest = _lowest_return(record)
     curves = [curve for curve in record["curves"] if own(curve)]
     if not curves:
-        return None
+        return Trial(seed, [], None, record)
     last = curves[-1]  # curves come in the order of the phases
     phases = list(dict.fromkeys(entry["phase"] for entry in record["metrics"]))
     before = sum(record["config"]["steps"][: phases.index(last["phase"])])
@@ -171,10 +173,18 @@ def _returns(values: Iterable[float | None], lowest: float) -> Floats:
     return np.array([lowest if value is None else value for value in values], np.float64)
 
 
+def scored_task(record: Record) -> str | None:
+    """The task it was evaluated as; None in an environment that has no reference returns."""
+    from sbac.data.tasks import is_task
+
+    environment = record["environment"]
+    return environment if environment is not None and is_task(environment) else None
+
+
 def _lowest_return(record: Record) -> float:
     from sbac.data.tasks import find_task
 
-    task = record["data"]["task"]
+    task = scored_task(record)
     return float("nan") if task is None else find_task(task).reference_min
 
 

@@ -17,8 +17,8 @@ SMALLEST_SHARE = 0.05
 DEFINITION = (
     "Percent difference of the worst: 100 (min - mean) / |mean|, on undiscounted returns, averaged over seeds; "
     "0 is perfectly stable, -100 means that the worst got nothing. "
-    "Left: the worst of the 10 episodes of the last evaluation. "
-    f"Right: the worst of the last {LAST_EVALUATIONS} evaluations, each the mean of its episodes. "
+    "First: the worst of the episodes of the last evaluation. "
+    f"Second: the worst of the last {LAST_EVALUATIONS} evaluations, each the mean of its episodes. "
     f"Seeds whose mean return lies within {SMALLEST_SHARE:.0%} of the task's reference range from zero are left out, "
     "since nothing can be said relative to a mean of nothing."
 )

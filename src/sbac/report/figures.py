@@ -1,0 +1,124 @@
+"""The paper's figures from a results folder, as SVG files for the documentation."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sbac.bench.cells import Record
+from sbac.bench.results import ONE, collect
+from sbac.evaluation.stability import DEFINITION
+from sbac.report.curves import COLOURS
+from sbac.report.scores import ScoreTable, score_tables, short_name
+
+ABLATIONS = ("sbac", "sbac-no-w", "sbac-q-pi", "one-step")
+PALE = ("#74c0fc", "#ffa94d", "#8ce99a", "#e599f7", "#b197fc", "#faa2c1", "#63e6be", "#ced4da")
+"""For the methods after the first eight."""
+Figure = tuple[str, str]
+"""A file's name and its caption."""
+
+
+def write_figures(records: Sequence[Record], folder: Path) -> list[Figure]:
+    """Stability, ablations and performance profiles, one setting for all tasks, for each length of training."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    written: list[Figure] = []
+    for i, table in enumerate(t for t in score_tables(collect(records)) if t.way == ONE):
+        figures = [("stability", _stability(table)), ("ablations", _ablations(table)), ("profiles", _profiles(table))]
+        for name, made in figures:
+            if made is not None:
+                figure, caption = made
+                file = f"{name}-{i + 1}.svg"
+                _save(figure, folder / file)
+                written.append((file, f"{caption} ({table.title})"))
+    return written
+
+
+def _save(figure: Any, path: Path) -> None:
+    """The same picture is the same bytes: no date, no random names."""
+    import matplotlib
+    import matplotlib.pyplot as plt
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none"}):
+        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+    plt.close(figure)
+
+
+def _axes(count: int, columns: int, width: float, height: float) -> tuple[Any, list[Any]]:
+    import matplotlib.pyplot as plt
+
+    across = min(columns, count)
+    down = -(-count // across)
+    figure, axes = plt.subplots(
+        down, across, figsize=(width * across, height * down), layout="constrained", squeeze=False
+    )
+    for ax in axes.flat:
+        ax.spines[["top", "right"]].set_visible(False)
+    for ax in list(axes.flat)[count:]:
+        ax.set_visible(False)
+    return figure, list(axes.flat)[:count]
+
+
+def _colour(table: ScoreTable, method: str) -> str:
+    colours = COLOURS + PALE
+    return colours[table.methods.index(method) % len(colours)]
+
+
+def _stability(table: ScoreTable) -> tuple[Any, str]:
+    figure, axes = _axes(2, 1, 2.0 + 0.9 * len(table.datasets), 2.4)
+    width = 0.8 / len(table.methods)
+    for which, (ax, title) in enumerate(zip(axes, ("worst episode", "worst of the last evaluations"), strict=True)):
+        for k, method in enumerate(table.methods):
+            found = [
+                table.row(data)[method].stability()[which].percent if method in table.row(data) else None
+                for data in table.datasets
+            ]
+            heights = [np.nan if percent is None else percent for percent in found]
+            places = np.arange(len(found)) + (k - (len(table.methods) - 1) / 2) * width
+            ax.bar(places, heights, width, color=_colour(table, method), label=method)
+        ax.axhline(0, color="0.3", linewidth=0.8)
+        ax.set_xticks(range(len(table.datasets)), [short_name(data) for data in table.datasets], fontsize="small")
+        ax.set_ylabel("percent")
+        ax.set_title(title, fontsize="medium", loc="left")
+    axes[0].legend(frameon=False, fontsize="small", ncols=4, loc="upper center", bbox_to_anchor=(0.5, 1.45))
+    return figure, DEFINITION
+
+
+def _ablations(table: ScoreTable) -> tuple[Any, str] | None:
+    methods = [method for method in table.methods if method.split("@")[0].split(" ")[0] in ABLATIONS]
+    if len(methods) < 2:
+        return None
+    figure, axes = _axes(len(table.datasets), 3, 3.2, 2.4)
+    for ax, data in zip(axes, table.datasets, strict=True):
+        row = table.row(data)
+        for method in (m for m in methods if m in row):
+            curve = row[method].curve()
+            steps = [step for step, _ in curve]
+            mean = np.array([values.mean() for _, values in curve])
+            spread = np.array([values.std(ddof=1) if len(values) > 1 else 0.0 for _, values in curve])
+            ax.plot(steps, mean, color=_colour(table, method), label=method)
+            ax.fill_between(steps, mean - spread, mean + spread, color=_colour(table, method), alpha=0.15, linewidth=0)
+        ax.set_title(data, fontsize="small", loc="left")
+        ax.tick_params(labelsize="small")
+    axes[0].legend(frameon=False, fontsize="small")
+    axes[0].set_ylabel("score")
+    axes[0].set_xlabel("gradient steps")
+    return figure, "SBAC and its ablations: mean over seeds, the shaded area one standard deviation between seeds"
+
+
+def _profiles(table: ScoreTable) -> tuple[Any, str] | None:
+    if not table.common:
+        return None
+    highest = max(float(scores.max()) for method in table.methods for scores in table.scores(method))
+    thresholds = np.linspace(0.0, max(1.0, highest), 101)
+    figure, (ax,) = _axes(1, 1, 6.0, 3.2)
+    for method, (share, low, high) in table.profiles(thresholds).items():
+        ax.plot(thresholds, share, color=_colour(table, method), label=method)
+        ax.fill_between(thresholds, low, high, color=_colour(table, method), alpha=0.12, linewidth=0)
+    ax.set_xlabel("score")
+    ax.set_ylabel("share of runs above it")
+    ax.legend(frameon=False, fontsize="small")
+    return figure, "Performance profiles over the tasks that every method has, with 95 % bands"

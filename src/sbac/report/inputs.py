@@ -1,0 +1,74 @@
+"""What a report is made of: runs and results folders as records, and where their policies lie."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sbac.bench.cells import Record, describe, is_results, read_cells, stem
+from sbac.errors import UserError
+
+if TYPE_CHECKING:
+    from sbac.data import Dataset
+    from sbac.report.page import Strip
+
+
+def read_inputs(targets: Iterable[Path]) -> list[tuple[Record, Path]]:
+    """The records of runs and results folders, each with the folder of its run (which may not be here)."""
+    found: list[tuple[Record, Path]] = []
+    for target in targets:
+        if is_results(target):
+            found += [(record, target / "runs" / _stem(record)) for record in read_cells(target)]
+        else:
+            found.append((read_run(target), target))
+    return found
+
+
+def _stem(record: Record) -> str:
+    return stem(record["data"]["name"], record["algorithm"], record["key"])
+
+
+def read_run(folder: Path) -> Record:
+    """A run's record; with its data's returns and actions where the data is still to be found."""
+    from sbac.training.run import Run
+
+    if folder.is_dir() and not (folder / "config.json").exists():
+        raise UserError(f"{folder}: neither a run's folder (no config.json) nor a results folder (no cells/)")
+    run = Run.load(folder)
+    return describe(run, find_data(run.config["data"]))
+
+
+def find_data(about: dict[str, Any]) -> "Dataset | None":
+    """The data of a run if its name leads to it and it is the same."""
+    from sbac.data import load
+
+    try:
+        data = load(about["name"])
+    except UserError:
+        return None
+    return data if data.hash == about["hash"] else None
+
+
+def render_strips(inputs: Sequence[tuple[Record, Path]]) -> "list[Strip]":
+    """A rollout for every run, and for each dataset of a results folder: of the first method's best setting there."""
+    from sbac.bench.results import collect
+    from sbac.policy import Policy
+    from sbac.report.scores import method_order
+    from sbac.report.strip import rollout_strip
+
+    folders = {id(record): folder for record, folder in inputs}
+    series = [s for s in collect([record for record, _ in inputs]) if s.evaluated]
+    here = [s for s in series if (folders[id(s.record)] / "policies").is_dir()]
+    strips: list[Strip] = []
+    for data in dict.fromkeys(s.data for s in here):
+        candidates = [s for s in here if s.data == data]
+        method = min((s.method for s in candidates), key=method_order)
+        best = max((s for s in candidates if s.method == method), key=lambda s: s.chosen_by)
+        seed = best.trials[0].seed
+        for path in sorted((folders[id(best.record)] / "policies").glob("*.safetensors")):
+            config = Policy.load(path).config
+            if config["seed"] == seed and all(config[name] == value for name, value in best.setting.items()):
+                strips.append(rollout_strip(path, best.record["environment"], f"{data}: {best.label}, seed {seed}"))
+                break
+    if not strips:
+        raise UserError("--render: no policy of these runs is here to be shown")
+    return strips

@@ -1,0 +1,165 @@
+"""The tables of a results folder as Markdown: what docs/results.md is rebuilt from."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sbac import files
+from sbac.bench.cells import Record
+from sbac.bench.results import Series, collect, short
+from sbac.evaluation.stability import DEFINITION
+from sbac.evaluation.statistics import Interval
+from sbac.report.scores import PAPER_NOTES, ScoreTable, bench_commands, number, paper_score, score_tables
+
+BEGIN, END = "<!-- tables: begin (written by sbac report) -->", "<!-- tables: end -->"
+
+
+def results_markdown(records: Sequence[Record]) -> str:
+    """All tables of some cells."""
+    series = collect(records)
+    tables = score_tables(series)
+    if not records:
+        return "No cell has been measured yet."
+    parts = [part for table in tables for part in (*_scores(table), *_overall(table), *_stability(table))]
+    unfinished = sorted({f"{s.data} {s.method}" for s in series if not s.is_final})
+    if unfinished:
+        parts.append(f"Trained, and not yet measured with their final episodes: {', '.join(unfinished)}.")
+    if any(paper_score(s) is not None for s in series):
+        parts.append(PAPER_NOTES)
+    return "\n\n".join([*parts, *_provenance(records)])
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join("| " + " | ".join(_cell(text) for text in line) + " |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+
+
+def _scores(table: ScoreTable) -> list[str]:
+    head = ["dataset", "kind", "steps", *table.methods]
+    rows = [
+        [data, _kind(table.row(data)), _steps(table.row(data)), *(_entry(table, data, m) for m in table.methods)]
+        for data in table.datasets
+    ]
+    overall = table.overall()
+    if overall:
+        means = [_beside(overall[m][0].value, table.deviation(m), table.paper_mean(m)) for m in table.methods]
+        rows.append([f"mean of {len(table.common)}", "", "", *means])
+    text = "Mean ± standard deviation over seeds; in italics what the paper printed for that method and task."
+    return [f"## Scores: {table.title}", _table(head, rows), text, _settings(table)]
+
+
+def _entry(table: ScoreTable, data: str, method: str) -> str:
+    found = table.row(data).get(method)
+    if found is None:
+        return ""
+    return _beside(found.mean, found.deviation, *(paper_score(found) or (None,)))
+
+
+def _beside(mean: float, deviation: float | None, paper: float | None, paper_deviation: float | None = None) -> str:
+    """Our number, and the paper's in italics."""
+    ours = number(mean, deviation)
+    return ours if paper is None else f"{ours} *{number(paper, paper_deviation)}*"
+
+
+def _kind(row: dict[str, Series]) -> str:
+    return ", ".join(dict.fromkeys(s.record["data"]["kind"] for s in row.values()))
+
+
+def _steps(row: dict[str, Series]) -> str:
+    return ", ".join(dict.fromkeys(s.steps for s in row.values()))
+
+
+def _settings(table: ScoreTable) -> str:
+    def chosen(method: str) -> str:
+        found = {
+            data: ", ".join(f"{k} {short(v)}" for k, v in table.chosen[data, method].setting.items())
+            for data in table.datasets
+            if (data, method) in table.chosen
+        }
+        if len(set(found.values())) == 1:
+            return f"{method}: {next(iter(found.values())) or 'its preset'}"
+        return f"{method}: " + "; ".join(f"{setting} on {data}" for data, setting in found.items())
+
+    return "Settings, chosen on other episodes than those reported. " + ". ".join(map(chosen, table.methods)) + "."
+
+
+def _overall(table: ScoreTable) -> list[str]:
+    overall = table.overall()
+    if not overall:
+        return []
+    first = table.methods[0]
+    better = table.improvement(first)
+    rows = [
+        [method, _interval(overall[method][0]), _interval(overall[method][1])]
+        + ([_interval(better[method], 2) if method in better else ""])
+        for method in table.methods
+    ]
+    head = ["method", "mean", "interquartile mean", f"P({first} better)"]
+    count = len(table.common)
+    return [
+        f"### Over {'the one dataset' if count == 1 else f'the {count} datasets'} that every method has",
+        _table(head, rows),
+        "In brackets: 95 % intervals of the bootstrap that draws seeds within each dataset. "
+        f"P({first} better): how likely a run of {first} scores more than a run of the method, on one of the datasets.",
+    ]
+
+
+def _interval(found: Interval, digits: int = 1) -> str:
+    if found.low is None or found.high is None:
+        return f"{found.value:.{digits}f}"
+    return f"{found.value:.{digits}f} [{found.low:.{digits}f}, {found.high:.{digits}f}]"
+
+
+def _stability(table: ScoreTable) -> list[str]:
+    def entry(data: str, method: str) -> str:
+        found = table.row(data).get(method)
+        if found is None:
+            return ""
+        return " / ".join("none" if s.percent is None else f"{s.percent:.0f}" for s in found.stability())
+
+    rows = [[data, *(entry(data, method) for method in table.methods)] for data in table.datasets]
+    return ["### Stability, in percent", _table(["dataset", *table.methods], rows), DEFINITION]
+
+
+def _provenance(records: Sequence[Record]) -> list[str]:
+    head = ["dataset", "kind", "rows", "data hash", "method", "preset", "steps", "seeds", "code", "machine", "date"]
+    rows = [
+        [
+            record["data"]["name"],
+            record["data"]["kind"],
+            f"{record['data']['rows']:,}",
+            record["data"]["hash"][:12],
+            record["algorithm"],
+            record["preset"],
+            " + ".join(f"{steps:,}" for steps in record["config"]["steps"]),
+            str(len({run["seed"] for run in record["runs"]})),
+            f"{record['code']['version']} {record['code']['hash'][:8]}",
+            record["machine"],
+            record["date"],
+        ]
+        for record in records
+        if "code" in record
+    ]
+    commands = "\n".join(bench_commands(records))
+    return ["## How each number was made", _table(head, rows), f"```\n{commands}\n```"]
+
+
+def write_tables(path: Path, records: Sequence[Record]) -> None:
+    """Puts tables and figures between their two marks in a page, or makes a page of them alone.
+
+    The figures lie in a folder beside the page that bears its name.
+    """
+    from sbac.report.figures import write_figures
+
+    folder = path.with_suffix("")
+    figures = [f"![{_cell(caption)}]({folder.name}/{name})" for name, caption in write_figures(records, folder)]
+    text = "\n\n".join([results_markdown(records), *(["## Figures", *figures] if figures else [])])
+    before, after = "# Results\n\n", "\n"
+    if path.exists():
+        page = path.read_text()
+        if BEGIN in page and END in page:
+            before, after = page.split(BEGIN)[0], page.split(END)[1]
+    files.write_atomic(path, f"{before}{BEGIN}\n\n{text}\n\n{END}{after}".encode())

@@ -1,0 +1,316 @@
+"""One self-contained HTML file: tables that read without scripts, charts drawn by a small script from embedded JSON.
+
+Whatever comes from outside (names of data, of settings, of machines) is escaped where it enters the page.
+"""
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib.resources import files as resources
+from typing import Any
+
+from sbac.bench.cells import Record
+from sbac.bench.results import ONE, Series, collect, short
+from sbac.evaluation.stability import DEFINITION
+from sbac.report.payload import EVERY, page_data
+from sbac.report.scores import PAPER_NOTES, ScoreTable, bench_commands, number, paper_score, score_tables, short_name
+
+ABBREVIATIONS = (
+    "HC = HalfCheetah, Hop = Hopper, W = Walker2d; r = random, m = medium, mr = medium-replay, me = medium-expert, "
+    "e = expert."
+)
+Strip = tuple[str, bytes]
+"""A caption and a PNG."""
+
+
+def build_page(records: Sequence[Record], title: str = "sbac report", strips: Sequence[Strip] = ()) -> str:
+    """The page of some records."""
+    data = page_data(records)
+    series = collect(records)
+    tables = score_tables(series)
+    sections = [
+        _section("scores", "Scores", "".join(_scores(table, i) for i, table in enumerate(tables)) + _every(series)),
+        _section("overall", "Over all tasks", _overall_text() + _charts("overall")) if tables else "",
+        _section("curves", "Learning curves", _curves_text() + _charts("curves")),
+        _section("stability", "Stability", _charts("stability") + _stability_text(series)),
+        _section("logged", "What training logged", _logged_text(series) + _charts("logged")),
+        _section("histograms", "Returns and actions", _histogram_text() + _charts("histograms")),
+        _section("rollouts", "Rollouts", "".join(map(_strip, strips))) if strips else "",
+        _section("configs", "The configuration behind every number", _configs(records)),
+    ]
+    return _template(title, _subtitle(records, series), data, [s for s in sections if s])
+
+
+def _template(title: str, subtitle: str, data: Mapping[str, Any], sections: Sequence[str]) -> str:
+    assets = resources("sbac.report")
+    style, script = ((assets / name).read_text() for name in ("page.css", "page.js"))
+    policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+    views = "".join(f'<option value="{i}">{escape(view["name"])}</option>' for i, view in enumerate(data["views"]))
+    names = "".join(f'<option value="{escape(d["name"])}">{escape(d["name"])}</option>' for d in data["datasets"])
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{escape(title)}</title>
+<style>{style}</style>
+</head>
+<body>
+<header>
+<h1>{escape(title)}</h1>
+<p>{escape(subtitle)}</p>
+<button id="theme" type="button" aria-label="Light or dark">◐</button>
+</header>
+<nav aria-label="What is shown">
+<label>Task <select id="task"><option value="">all</option>{names}</select></label>
+<label>Settings <select id="view">{views}</select></label>
+<div id="methods" role="group" aria-label="Methods shown"></div>
+</nav>
+<main>
+{"".join(sections)}
+</main>
+<div id="tip" role="status" hidden></div>
+<script type="application/json" id="data">{embedded(data)}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def embedded(value: Any) -> str:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _section(name: str, title: str, body: str) -> str:
+    return f'<section id="{name}"><h2>{escape(title)}</h2>{body}</section>\n'
+
+
+def _charts(name: str) -> str:
+    return f'<div class="cards" data-charts="{name}"></div>'
+
+
+def _subtitle(records: Sequence[Record], series: Sequence[Series]) -> str:
+    def count(values: Sequence[Any], what: str) -> str:
+        distinct = len(set(values))
+        return f"{distinct} {what}{'' if distinct == 1 else 's'}"
+
+    parts = [
+        count([s.data for s in series], "dataset"),
+        count([s.method for s in series], "method"),
+        f"{sum(len(s.trials) for s in series)} policies",
+        "sbac " + ", ".join(dict.fromkeys(record["versions"].get("sbac", "?") for record in records)),
+    ]
+    return " · ".join(parts)
+
+
+# --- Tables -------------------------------------------------------------------------------------------------------
+
+
+def _scores(table: ScoreTable, view: int) -> str:
+    """Datasets by methods; the table of another view is hidden by the script."""
+    heads = "".join(_head(method, _one_setting(table, method)) for method in table.methods)
+    rows = "".join(_score_row(table, data) for data in table.datasets)
+    overall = table.overall()
+    foot = ""
+    if overall:
+        cells = "".join(
+            _score_cell(overall[m][0].value, table.deviation(m), _wrapped(table.paper_mean(m)), "", False)
+            for m in table.methods
+        )
+        foot = f"<tfoot><tr><th>mean of {len(table.common)}</th><td></td><td></td>{cells}</tr></tfoot>"
+    caption = (
+        "Normalised score of the last policy (its return where the task has no reference returns), mean ± standard "
+        "deviation over seeds; the highest mean of a row is bold; "
+        "in italics what the paper printed for that method and task. Settings were chosen on other episodes than those "
+        "reported."
+    )
+    papers = any(paper_score(s) is not None for s in table.chosen.values())
+    return (
+        f'<div class="view" data-view="{view}"><div class="scroll"><table class="sortable">'
+        f"<thead><tr>{_head('dataset')}{_head('kind')}{_head('steps')}{heads}</tr></thead>"
+        f"<tbody>{rows}</tbody>{foot}</table></div>{_note(caption)}" + (_note(PAPER_NOTES) if papers else "") + "</div>"
+    )
+
+
+def _wrapped(mean: float | None) -> tuple[float, None] | None:
+    return None if mean is None else (mean, None)
+
+
+def _head(name: str, below: str = "") -> str:
+    small = f"<small>{escape(below)}</small>" if below else ""
+    return f'<th scope="col"><button type="button">{escape(name)}</button>{small}</th>'
+
+
+def _one_setting(table: ScoreTable, method: str) -> str:
+    if table.way != ONE:
+        return ""
+    return _setting(next(s for (_, name), s in table.chosen.items() if name == method))
+
+
+def _setting(s: Series) -> str:
+    return ", ".join(f"{name} {short(value)}" for name, value in s.setting.items())
+
+
+def _score_row(table: ScoreTable, data: str) -> str:
+    row = table.row(data)
+    best = max(s.mean for s in row.values())
+    steps = ", ".join(dict.fromkeys(s.steps for s in row.values()))
+    kind = ", ".join(dict.fromkeys(s.record["data"]["kind"] for s in row.values()))
+    cells = "".join(
+        _score_cell(
+            row[method].mean,
+            row[method].deviation,
+            paper_score(row[method]),
+            "" if table.way == ONE else _setting(row[method]),
+            row[method].mean == best,
+        )
+        if method in row
+        else "<td></td>"
+        for method in table.methods
+    )
+    name = escape(data)
+    return (
+        f'<tr data-task="{name}"><th scope="row">{name}</th><td>{escape(kind)}</td><td>{escape(steps)}</td>{cells}</tr>'
+    )
+
+
+def _score_cell(
+    mean: float, deviation: float | None, paper: tuple[float, float | None] | None, below: str, best: bool
+) -> str:
+    value = f"<b>{mean:.1f}</b>" if best else f"{mean:.1f}"
+    spread = "" if deviation is None else f'<span class="sd"> ± {deviation:.1f}</span>'
+    beside = "" if paper is None else f' <i title="printed in the paper">{number(*paper)}</i>'
+    small = f"<small>{escape(below)}</small>" if below else ""
+    return f'<td data-value="{mean!r}">{value}{spread}{beside}{small}</td>'
+
+
+def _every(series: Sequence[Series]) -> str:
+    """A row for every setting: nothing chosen, nothing left out."""
+    heads = ("dataset", "method", "setting", "steps", "seeds", "episodes", "mean", "sd over seeds", "worst episode")
+    rows = "".join(_setting_row(s) for s in series)
+    caption = (
+        "Every setting that was trained: the last policy's final episodes, or those of the last evaluation during "
+        "training where the final ones have not been played. Worst episode: of all seeds."
+    )
+    return (
+        f'<details class="view" data-view="{EVERY}" open><summary>Every setting</summary><div class="scroll">'
+        f'<table class="sortable"><thead><tr>{"".join(map(_head, heads))}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+        f"{_note(caption)}</details>"
+    )
+
+
+def _setting_row(s: Series) -> str:
+    texts = [escape(text) for text in (s.method, _setting(s), s.steps)]
+    numbers = [str(len(s.trials)), "0", "", "", ""]
+    if s.evaluated:
+        deviation = "" if s.deviation is None else f"{s.deviation:.1f}"
+        numbers[1:] = [str(len(s.episodes[0])), f"{s.mean:.1f}", deviation, f"{s.worst:.1f}"]
+    cells = "".join(f"<td>{text}</td>" for text in texts)
+    cells += "".join(f'<td data-value="{value}">{value}</td>' for value in numbers)
+    name = escape(s.data)
+    return f'<tr data-task="{name}"><th scope="row">{name}</th>{cells}</tr>'
+
+
+# --- Words beside the charts --------------------------------------------------------------------------------------
+
+
+def _overall_text() -> str:
+    return _note(
+        "Over the tasks that every method has. Dots: the mean of the middle half of all runs, and the probability that "
+        "a run of the first method beats one of the other; lines: 95 % intervals of the bootstrap that draws "
+        "seeds within each task. Profiles: the share of runs that score more than the value on the axis."
+    )
+
+
+def _curves_text() -> str:
+    return _note(
+        "Mean over seeds of the evaluations during training, the shaded area one standard deviation between seeds. "
+        "Steps are counted over all phases. The dashed line is the mean of the data."
+    )
+
+
+def _stability_text(series: Sequence[Series]) -> str:
+    shortened = any(short_name(s.data) != s.data for s in series)
+    return _note(DEFINITION) + (_note(ABBREVIATIONS) if shortened else "")
+
+
+def _logged_text(series: Sequence[Series]) -> str:
+    means = "Means over seeds, in the last phase."
+    if not any("ratio_mean" in table["values"] for s in series for table in s.record["metrics"]):
+        return _note(means)
+    return _note(
+        f"{means} ratio_mean and ratio_ess are the mean and the effective sample "
+        "size of the visitation ratio w over a batch, beta_ess that of the action ratio, trust how far w is believed."
+    )
+
+
+def _histogram_text() -> str:
+    return _note(
+        "Returns: all reported episodes, and those of the data. Actions: what the policies do in states of the data, "
+        "beside what the data did there, for each dimension of the action."
+    )
+
+
+def _note(text: str) -> str:
+    return f'<p class="note">{escape(text)}</p>'
+
+
+def _strip(strip: Strip) -> str:
+    caption, image = strip
+    source = base64.b64encode(image).decode()
+    text = escape(caption)
+    return f'<figure><img alt="{text}" src="data:image/png;base64,{source}"><figcaption>{text}</figcaption></figure>'
+
+
+# --- Configurations -----------------------------------------------------------------------------------------------
+
+
+def _configs(records: Sequence[Record]) -> str:
+    return "".join(_config(record, i) for i, record in enumerate(records))
+
+
+def _config(record: Record, index: int) -> str:
+    about = {
+        "method": f"{record['algorithm']}, preset {record['preset']}",
+        "data": {k: v for k, v in record["data"].items() if k != "returns"},
+        "settings": {name: list(dict.fromkeys(run[name] for run in record["runs"])) for name in record["grid"]},
+        "seeds": list(dict.fromkeys(run["seed"] for run in record["runs"])),
+        "config": record["config"],
+        "environment": record["environment"],
+        "evaluation": record.get("protocol", record["watched"]),
+        "code": record.get("code"),
+        "versions": record["versions"],
+        "machine": record.get("machine"),
+        "date": record.get("date"),
+        "seconds of training": record.get("seconds"),
+        "cell": record.get("key"),
+        "command": next(iter(bench_commands([record])), None),
+    }
+    rows = "".join(
+        f"<tr><th>{escape(name)}</th><td>{_value(value)}</td></tr>"
+        for name, value in about.items()
+        if value is not None
+    )
+    name = escape(record["data"]["name"])
+    steps = " + ".join(f"{steps:,}" for steps in record["config"]["steps"])
+    title = f"{name}: {escape(record['algorithm'])} ({escape(record['preset'])}), {steps} steps"
+    return (
+        f'<details class="config" data-task="{name}" id="record-{index}"><summary>{title}</summary>'
+        f'<div class="scroll"><table>{rows}</table></div></details>'
+    )
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        items: Mapping[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
+        return "<br>".join(f"{escape(str(k))}: {_value(v)}" for k, v in items.items())
+    if isinstance(value, list):
+        entries: list[Any] = value  # pyright: ignore[reportUnknownVariableType]
+        return escape(", ".join(short(entry) for entry in entries))
+    return escape(short(value))

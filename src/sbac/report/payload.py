@@ -1,0 +1,167 @@
+"""What the page's charts are drawn from, as JSON: every number in it can be traced to a record."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sbac.bench.cells import HISTOGRAM_BINS, Record, digits
+from sbac.bench.results import WAYS, Series, collect
+from sbac.evaluation.stability import Stability
+from sbac.evaluation.statistics import Floats, Interval
+from sbac.report.scores import ScoreTable, data_order, method_order, score_tables, short_name
+
+METRIC_POINTS = 25
+PROFILE_POINTS = 61
+EVERY = "every"
+
+
+def page_data(records: Sequence[Record]) -> dict[str, Any]:
+    """Datasets, series, and the views that say which series stands for which method."""
+    series = sorted(collect(records), key=lambda s: (data_order(s.data), method_order(s.method), s.length))
+    places = {id(s): i for i, s in enumerate(series)}
+    tables = score_tables(series)
+    bins = {name: _bins([s for s in series if s.data == name]) for name in dict.fromkeys(s.data for s in series)}
+    return {
+        "datasets": [_dataset(next(s for s in series if s.data == name)) for name in bins],
+        "series": [_series(s, records, bins[s.data]) for s in series],
+        "views": [*(_view(table, places) for table in tables), *_every(series, places)],
+    }
+
+
+# --- Views --------------------------------------------------------------------------------------------------------
+
+
+def _view(table: ScoreTable, places: Mapping[int, int]) -> dict[str, Any]:
+    everything = np.concatenate([s.scores for s in table.chosen.values() if s.unit == "score"] or [np.zeros(1)])
+    thresholds = np.linspace(min(0.0, everything.min()), max(1.0, everything.max()), PROFILE_POINTS)
+    first = table.methods[0]
+    return {
+        "name": f"{WAYS[table.way]} ({table.length})".capitalize(),
+        "way": table.way,
+        "length": table.length,
+        "methods": table.methods,
+        "places": {data: {method: places[id(s)] for method, s in table.row(data).items()} for data in table.datasets},
+        "common": table.common,
+        "overall": {
+            method: {"mean": _bounds(mean), "iqm": _bounds(iqm)} for method, (mean, iqm) in table.overall().items()
+        },
+        "first": first,
+        "better": {method: _bounds(found) for method, found in table.improvement(first).items()},
+        "thresholds": digits(thresholds, 4),
+        "profiles": {
+            method: [digits(part, 4) for part in parts] for method, parts in table.profiles(thresholds).items()
+        },
+    }
+
+
+def _bounds(found: Interval) -> list[float | None]:
+    return [None if value is None else digits([value], 5)[0] for value in found]
+
+
+def _every(series: Sequence[Series], places: Mapping[int, int]) -> list[dict[str, Any]]:
+    """Each setting by itself, nothing chosen: all there is for runs without final episodes."""
+    views: list[dict[str, Any]] = []
+    for length in dict.fromkeys(s.length for s in series):
+        group = [s for s in series if s.length == length]
+        shown: dict[str, dict[str, int]] = {}
+        for s in group:
+            shown.setdefault(s.data, {})[s.label] = places[id(s)]
+        labels = list(dict.fromkeys(s.label for s in sorted(group, key=lambda s: method_order(s.method))))
+        views.append(
+            {
+                "name": f"Every setting ({length})",
+                "way": EVERY,
+                "length": length,
+                "methods": labels,
+                "places": shown,
+                "common": [],
+                "overall": {},
+                "first": labels[0],
+                "better": {},
+                "thresholds": [],
+                "profiles": {},
+            }
+        )
+    return views
+
+
+# --- Series and datasets ------------------------------------------------------------------------------------------
+
+
+def _series(s: Series, records: Sequence[Record], bins: Floats) -> dict[str, Any]:
+    return {
+        "data": s.data,
+        "method": s.method,
+        "label": s.label,
+        "unit": s.unit,
+        "seeds": len(s.trials),
+        **(_evaluations(s, bins) if s.evaluated else {}),
+        "actions": _of_setting(s, s.record.get("actions", {}).get("policies", []), "counts"),
+        "metrics": _metrics(s),
+        "record": next(i for i, record in enumerate(records) if record is s.record),
+    }
+
+
+def _bins(series: Sequence[Series]) -> Floats:
+    """The same bins for everything measured on a dataset, and for its own returns."""
+    ends = [end for s in series if s.evaluated for episodes in s.episodes for end in (episodes.min(), episodes.max())]
+    known = series[0].record["data"].get("returns")
+    if known is not None:
+        ends += series[0].measured(np.array(known["edges"])[[0, -1]]).tolist()
+    low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
+    return np.linspace(low, high if high > low else low + 1.0, HISTOGRAM_BINS + 1)
+
+
+def _evaluations(s: Series, bins: Floats) -> dict[str, Any]:
+    curve = s.curve()
+    episode, evaluation = s.stability()
+    counts, edges = np.histogram(np.concatenate(s.episodes), bins)
+    return {
+        "x": [step for step, _ in curve],
+        "y": digits([values.mean() for _, values in curve], 5),
+        "sd": digits([values.std(ddof=1) if len(values) > 1 else 0.0 for _, values in curve], 4),
+        "stability": [_stability(episode), _stability(evaluation)],
+        "returns": {"edges": digits(edges, 5), "counts": counts.tolist()},
+    }
+
+
+def _stability(found: Stability) -> dict[str, Any]:
+    return {"percent": found.percent, "counted": found.counted, "seeds": found.seeds}
+
+
+def _of_setting(s: Series, entries: Sequence[Mapping[str, Any]], name: str) -> Any:
+    return next((entry[name] for entry in entries if entry["setting"] == s.setting), None)
+
+
+def _metrics(s: Series) -> dict[str, Any] | None:
+    """What the last phase logged, thinned out."""
+    tables = [t for t in s.record["metrics"] if all(s.setting.get(k) == v for k, v in t["setting"].items())]
+    if not tables:
+        return None
+    table = tables[-1]
+    before = sum(s.record["config"]["steps"][: len(tables) - 1])
+    kept = np.unique(np.linspace(0, len(table["steps"]) - 1, METRIC_POINTS).astype(int)).tolist()
+    return {
+        "x": [before + table["steps"][i] for i in kept],
+        "values": {name: [values[i] for i in kept] for name, values in table["values"].items()},
+    }
+
+
+def _dataset(s: Series) -> dict[str, Any]:
+    """The data behind a series: how its returns and actions are spread, where its record says so."""
+    about = s.record["data"]
+    known = about.get("returns")
+    returns = None
+    if known is not None:
+        mean, *edges = s.measured(np.array([known["mean"], *known["edges"]])).tolist()
+        returns = {"mean": mean, "edges": digits(edges, 5), "counts": known["counts"]}
+    actions = s.record.get("actions")
+    return {
+        "name": s.data,
+        "short": short_name(s.data),
+        "kind": about["kind"],
+        "unit": s.unit,
+        "returns": returns,
+        "actions": None if actions is None else {k: actions[k] for k in ("low", "high", "data")},
+    }

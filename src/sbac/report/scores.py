@@ -1,0 +1,174 @@
+"""What the tables and the page show of some series: scores by task and method, and what follows from them."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sbac.bench.plan import GRIDS
+from sbac.bench.results import WAYS, Series, represent
+from sbac.data.tasks import EMBEDDED, TASKS, Score, find_task
+from sbac.evaluation.statistics import (
+    Floats,
+    Interval,
+    interval,
+    mean_of_tasks,
+    performance_profile,
+    probability_of_improvement,
+)
+
+METHODS = tuple(GRIDS)
+"""The order of columns; others follow by name."""
+
+PAPER_NOTES = (
+    "The paper's numbers for other methods were published for the v0 datasets of D4RL; which version SBAC itself was "
+    "trained on, it does not say. Three of its printed means do not follow from its rows: SBAC's over the MuJoCo tasks "
+    "is 76.5 (printed 76.4), F-BRC's 68.1 (printed 68.0), and BRAC-p's over the Adroit tasks 2.0 (printed 1.0). Its "
+    "MuJoCo means of BCQ, BRAC+ and AlgaeDICE are over 12 tasks, the others over 15."
+)
+
+
+def method_order(method: str) -> tuple[int, str]:
+    name = method.split("@")[0].split(" ")[0]
+    return (METHODS.index(name) if name in METHODS else len(METHODS), method)
+
+
+def data_order(data: str) -> tuple[int, str]:
+    """The order of the paper's Table 1; other datasets follow by name."""
+    bases = [name.rsplit("-", 1)[0] for name in TASKS]
+    base = data.rsplit("-", 1)[0]
+    return (bases.index(base) if base in bases else len(bases), data)
+
+
+SHORT = {
+    **{"halfcheetah": "HC", "hopper": "Hop", "walker2d": "W"},
+    **{"random": "r", "medium": "m", "medium-replay": "mr", "medium-expert": "me", "expert": "e"},
+}
+
+
+def short_name(data: str) -> str:
+    """As the paper labels its bars: HC-mr for halfcheetah-medium-replay-v2."""
+    match = re.fullmatch(r"(halfcheetah|hopper|walker2d)-(.+)-(v\d|made)", data)
+    return data if match is None else "-".join(SHORT.get(part, part) for part in match.groups()[:2])
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """Datasets by methods, all trained equally long, each method represented in the same way."""
+
+    length: str
+    way: str
+    chosen: Mapping[tuple[str, str], Series]
+
+    @property
+    def title(self) -> str:
+        return f"{self.length}, {WAYS[self.way]}"
+
+    @property
+    def methods(self) -> list[str]:
+        return sorted({method for _, method in self.chosen}, key=method_order)
+
+    @property
+    def datasets(self) -> list[str]:
+        return sorted({data for data, _ in self.chosen}, key=data_order)
+
+    def row(self, data: str) -> dict[str, Series]:
+        return {method: self.chosen[data, method] for method in self.methods if (data, method) in self.chosen}
+
+    @property
+    def common(self) -> list[str]:
+        """The scored datasets that every method has: what means are taken over."""
+        return [
+            data
+            for data in self.datasets
+            if len(self.row(data)) == len(self.methods) and next(iter(self.row(data).values())).unit == "score"
+        ]
+
+    def scores(self, method: str) -> list[Floats]:
+        """The seeds' scores on each of the common datasets."""
+        return [self.chosen[data, method].scores for data in self.common]
+
+    def overall(self) -> dict[str, tuple[Interval, Interval]]:
+        """For each method mean and interquartile mean over the common datasets, with their intervals."""
+        if not self.common:
+            return {}
+        return {
+            method: (interval(self.scores(method), mean_of_tasks), interval(self.scores(method)))
+            for method in self.methods
+        }
+
+    def deviation(self, method: str) -> float | None:
+        """The mean over the common datasets of the deviation between seeds, as the paper averages it."""
+        found = [self.chosen[data, method].deviation for data in self.common]
+        known = [value for value in found if value is not None]
+        return float(np.mean(known)) if known and len(known) == len(found) else None
+
+    def paper_mean(self, method: str) -> float | None:
+        """The mean of what the paper printed for the common datasets, if it did for all of them."""
+        found = [paper_score(self.chosen[data, method]) for data in self.common]
+        known = [score[0] for score in found if score is not None]
+        return float(np.mean(known)) if known and len(known) == len(found) else None
+
+    def improvement(self, method: str) -> dict[str, Interval]:
+        """How likely a run of `method` beats one of each other method on a common dataset."""
+        if not self.common or method not in self.methods:
+            return {}
+        ours = self.scores(method)
+        return {
+            other: probability_of_improvement(ours, self.scores(other)) for other in self.methods if other != method
+        }
+
+    def profiles(self, thresholds: Floats) -> dict[str, tuple[Floats, Floats, Floats]]:
+        """For each method the share of runs above each threshold, and its bounds."""
+        if not self.common:
+            return {}
+        return {method: performance_profile(self.scores(method), thresholds) for method in self.methods}
+
+
+def score_tables(series: Sequence[Series]) -> list[ScoreTable]:
+    """A table for each length of training and each way of choosing settings."""
+    lengths = list(dict.fromkeys(s.length for s in series))
+    tables = [
+        ScoreTable(length, way, represent([s for s in series if s.length == length], way))
+        for length in lengths
+        for way in WAYS
+    ]
+    return [table for table in tables if table.chosen]
+
+
+def paper_score(series: Series) -> Score | None:
+    """What the paper printed for the method on the task, if anything."""
+    task = series.record["data"]["task"]
+    if task is None or task != series.task or task in EMBEDDED:
+        return None
+    return find_task(task).paper_scores.get(series.record["algorithm"])
+
+
+def number(mean: float, deviation: float | None, digits: int = 1) -> str:
+    return f"{mean:.{digits}f}" if deviation is None else f"{mean:.{digits}f} ± {deviation:.{digits}f}"
+
+
+def bench_commands(records: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The commands that make some cells again; runs that no bench made are left out."""
+    tasks: dict[str, list[str]] = {}
+    for record in records:
+        if "protocol" in record:
+            tasks.setdefault(_options(record), []).append(record["data"]["name"])
+    return [f"sbac bench --tasks {' '.join(dict.fromkeys(names))} {options}" for options, names in tasks.items()]
+
+
+def _options(record: Mapping[str, Any]) -> str:
+    words = [f"--algorithms {record['algorithm']}@{record['preset']}"]
+    words.append("--seeds " + " ".join(str(seed) for seed in dict.fromkeys(run["seed"] for run in record["runs"])))
+    if record["length"] is not None:
+        words.append("--steps " + " ".join(map(str, record["length"])))
+    grid = [
+        f"{record['algorithm']}.{name}={','.join(map(str, value)) if isinstance(value, list) else value}"
+        for name, value in record["settings"].items()
+    ]
+    words.append("--grid " + " ".join(grid) if grid else "--no-grid")
+    if record["environment"] != record["data"]["task"]:
+        words.append(f"--env {record['environment']}")
+    return " ".join(words)

@@ -1,0 +1,115 @@
+"""Tables against what was put in: means, deviations, what the paper printed, and what is said about it."""
+
+import numpy as np
+import pytest
+
+from report.synthetic import record
+from sbac.bench.results import BEST, ONE, collect
+from sbac.data.tasks import TASKS
+from sbac.report.scores import (
+    PAPER_NOTES,
+    bench_commands,
+    data_order,
+    method_order,
+    paper_score,
+    score_tables,
+    short_name,
+)
+
+
+def cells() -> list[dict]:
+    return [
+        record("hopper-medium-made", "sbac", {0.5: 90.0, 2.0: 80.0}, key="1" * 12),
+        record("walker2d-medium-made", "sbac", {0.5: 20.0, 2.0: 70.0}, key="2" * 12),
+        record("hopper-medium-made", "cql", {1.0: 60.0}, key="3" * 12),
+        record("walker2d-medium-made", "cql", {1.0: 75.0}, key="4" * 12),
+        record("halfcheetah-medium-made", "sbac", {0.5: 10.0, 2.0: 30.0}, key="5" * 12),
+    ]
+
+
+def test_a_table_for_each_way() -> None:
+    one, best = score_tables(collect(cells()))
+    assert (one.way, best.way) == (ONE, BEST) and one.length == "1k steps a phase"
+    assert one.methods == ["sbac", "cql"]
+    assert one.datasets == ["halfcheetah-medium-made", "walker2d-medium-made", "hopper-medium-made"]
+    assert one.chosen["hopper-medium-made", "sbac"].mean == pytest.approx(80.0, abs=0.5)
+    assert best.chosen["hopper-medium-made", "sbac"].mean == pytest.approx(90.0, abs=0.5)
+
+
+def test_means_are_over_what_every_method_has() -> None:
+    one, _ = score_tables(collect(cells()))
+    assert one.common == ["walker2d-medium-made", "hopper-medium-made"]  # cql has no halfcheetah
+    mean, iqm = one.overall()["sbac"]
+    assert mean.value == pytest.approx((70.0 + 80.0) / 2, abs=0.5) and mean.low < mean.value < mean.high
+    assert 70.0 < iqm.value < 80.0
+    assert one.paper_mean("sbac") == pytest.approx((81.1 + 99.6) / 2)
+    expected = np.mean([one.chosen[data, "sbac"].deviation for data in one.common])
+    assert one.deviation("sbac") == pytest.approx(expected)
+    assert one.improvement("sbac")["cql"].value == pytest.approx(0.5)  # always on hopper, never on walker2d
+
+
+def test_what_the_paper_printed() -> None:
+    scores = {s.method: paper_score(s) for s in collect(cells()) if s.data == "hopper-medium-made"}
+    assert scores == {"sbac": (99.6, 1.7), "cql": (58.0, None)}
+    elsewhere = record()
+    elsewhere["data"]["task"] = None  # evaluated as the task, trained on other data
+    assert paper_score(collect([elsewhere])[0]) is None
+
+
+def test_the_notes_on_the_paper_are_true() -> None:
+    """Recomputed from the paper's rows: three printed means are wrong, and three cover 12 of the 15 tasks."""
+    printed = {
+        "mujoco": dict(
+            zip(
+                ["bcq", "bear", "brac-p", "brac-v", "brac-plus", "sbac", "algae-dice", "cql", "fisher-brc"],
+                [40.5, 53.5, 24.5, 25.3, 54.8, 76.4, 0.1, 66.5, 68.0],
+                strict=True,
+            )
+        ),
+        "adroit": dict(
+            zip(
+                ["bcq", "bear", "brac-p", "brac-v", "brac-plus", "sbac", "algae-dice", "cql"],
+                [17.3, -0.3, 1.0, 0.1, 20.1, 24.3, -0.8, 16.9],
+                strict=True,
+            )
+        ),
+    }
+    wrong, short = {}, set()
+    for suite, means in printed.items():
+        tasks = [t for t in TASKS.values() if t.name.endswith("-human-v1") == (suite == "adroit")]
+        for method, mean in means.items():
+            rows = [t.paper_scores[method][0] for t in tasks if method in t.paper_scores]
+            if abs(np.mean(rows) - mean) > 0.0501:
+                wrong[suite, method] = float(np.mean(rows))
+            if suite == "mujoco" and len(rows) == 12:
+                short.add(method)
+    assert {k: round(v + 1e-9, 1) for k, v in wrong.items()} == {
+        ("mujoco", "sbac"): 76.5,
+        ("mujoco", "fisher-brc"): 68.1,
+        ("adroit", "brac-p"): 2.0,
+    }
+    assert short == {"bcq", "brac-plus", "algae-dice"}
+    for number in ("76.5 (printed 76.4)", "68.1 (printed 68.0)", "2.0 (printed 1.0)", "v0"):
+        assert number in PAPER_NOTES
+
+
+def test_orders() -> None:
+    assert sorted(["zzz", "td3-bc", "sbac@paper", "bc", "sbac"], key=method_order) == [
+        "sbac",
+        "sbac@paper",
+        "bc",
+        "td3-bc",
+        "zzz",
+    ]
+    assert sorted(["mine.npz", "pen-human-v1", "hopper-medium-v2"], key=data_order)[-1] == "mine.npz"
+    assert short_name("halfcheetah-medium-replay-v2") == "HC-mr" and short_name("door-human-v1") == "door-human-v1"
+
+
+def test_commands_make_the_cells_again() -> None:
+    first, second = bench_commands(cells()[:3])
+    assert first == (
+        "sbac bench --tasks hopper-medium-made walker2d-medium-made --algorithms sbac@paper --seeds 0 1 2 "
+        "--steps 1000 --grid sbac.alpha=0.5,2.0"
+    )
+    assert "--algorithms cql@paper" in second
+    assert bench_commands([{k: v for k, v in record().items() if k != "protocol"}]) == []
