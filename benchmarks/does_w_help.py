@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-ALPHAS = [0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0]
+ALPHAS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 2.0, 5.0]
 SETTINGS: dict[str, Any] = {
     "hidden": [256, 256],
     "ratio_hidden": [256, 256],
@@ -24,6 +24,7 @@ SETTINGS: dict[str, Any] = {
     "critic_learning_rate": 3e-4,
     "policy_learning_rate": 1e-4,
     "ratio_learning_rate": 3e-4,
+    "ratio_every": 2,
     "start_from_clone": True,
 }
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -126,8 +127,8 @@ def report(arguments: argparse.Namespace) -> None:
                     f"{name:18s} alpha {alpha:<5g} score {score:6.1f}   difference {gap:+6.1f} +- {width * error:5.1f}"
                     f"   worst episode {worst:+6.1f} +- {width * worst_error:5.1f}"
                 )
-            best = max(alphas, key=lambda a: np.mean([np.mean(v) for v in cells[a].values()]))  # noqa: B023
-            other = max(alphas, key=lambda a: np.mean([np.mean(v) for v in against[a].values()]))  # noqa: B023
+            best = max(alphas, key=lambda a: np.mean([np.mean(v) for v in cells[a].values()]))
+            other = max(alphas, key=lambda a: np.mean([np.mean(v) for v in against[a].values()]))
             gap, error = paired(cells[best], against[other], np.mean)
             print(f"{name:18s} best alpha {best:g} against {other:g}: {gap:+.1f} +- {width * error:.1f}")
     if arguments.plot:

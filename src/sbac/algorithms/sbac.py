@@ -21,7 +21,7 @@ from sbac.algorithms.base import (
     config,
     split,
 )
-from sbac.nn import Critic, Gaussian, GaussianPolicy, Multiplier, Trained, polyak
+from sbac.nn import Critic, Gaussian, GaussianPolicy, Multiplier, Trained, polyak, pre_tanh
 from sbac.nn.gaussian import log_tanh_slope
 
 
@@ -52,8 +52,11 @@ class SBACConfig(ratio.RatioConfig):
     """The form (8) comes from: maximise w Q subject to E[log mu] >= log_mu_floor, alpha the dual variable."""
     log_mu_floor: float = 0.0
     dual_learning_rate: float = 1e-3
+    ratio_every: int = 1
+    """Steps between updates of w."""
     temper: bool = True
-    """Shrink w towards 1 where its own diagnostics call it unreliable."""
+    """Shrink w towards 1 where its own diagnostics call it unreliable: w^k with k from 0 to 1, the smaller of the
+    effective sample sizes of pi / mu (pi as it is, not floored) and of w, relative to the two numbers below."""
     temper_beta_ess: float = 0.02
     temper_ratio_ess: float = 0.1
 
@@ -179,10 +182,9 @@ def ratio_batch(
 ) -> ratio.RatioBatch:
     """The transitions as the ratio's estimators read them; pi is held fixed."""
     next_key, initial_key = split(key, 2)
-    pi = policy(batch.observations)
     return ratio.RatioBatch(
         states=batch.observations,
-        log_ratio=ratio.log_beta(config, pi, mu, batch.actions),
+        log_ratio=ratio.log_beta(config, policy(batch.observations), mu, batch.actions),
         next_states=batch.next_observations,
         terminals=batch.terminals,
         initial_states=batch.initial_observations,
@@ -210,9 +212,16 @@ def improve(
     weight_state, trust, weights = state.ratio, state.trust, jnp.ones(len(batch.rewards))
     if weight_state is not None:
         transitions = ratio_batch(config, state.policy.model, mu, batch, ratio_key)
-        weight_state, ratio_loss = ratio.update(config, weight_state, transitions, ratio_key)
+        weight_state = jax.lax.cond(
+            step % config.ratio_every == 0,
+            lambda before: ratio.update(config, before, transitions, ratio_key)[0],
+            lambda before: before,
+            weight_state,
+        )
         weights = ratio.weights(config, weight_state, batch.observations)
-        metrics = ratio_loss | ratio.diagnostics(config, weight_state, batch.observations, transitions.log_ratio)
+        pi, u = state.policy.model(batch.observations), pre_tanh(batch.actions)
+        log_beta = pi.log_density(u) - mu.log_density(u)
+        metrics = ratio.diagnostics(config, weight_state, batch.observations, log_beta)
         if config.temper:
             trust = trusted(config, trust, metrics)
             tempered = weights**trust

@@ -50,7 +50,8 @@ class Scaling(NamedTuple):
         return (observations - self.observation_mean) / self.observation_std
 
     def actions(self, actions: np.ndarray) -> np.ndarray:
-        return 2.0 * (actions - self.action_low) / (self.action_high - self.action_low) - 1.0
+        center, half = 0.5 * (self.action_high + self.action_low), 0.5 * (self.action_high - self.action_low)
+        return (actions - center) / half
 
     def rewards(self, rewards: np.ndarray) -> np.ndarray:
         return (rewards - self.reward_shift) * self.reward_scale
