@@ -56,7 +56,7 @@ class SBACConfig(ratio.RatioConfig):
     """Steps between updates of w."""
     temper: bool = True
     """Shrink w towards 1 where its own diagnostics call it unreliable: w^k with k from 0 to 1, the smaller of the
-    effective sample sizes of pi / mu (pi as it is, not floored) and of w, relative to the two numbers below."""
+    effective sample sizes of pi / mu (pi as it is, not floored) and of w, relative to the two shares below."""
     temper_beta_ess: float = 0.02
     temper_ratio_ess: float = 0.1
 
@@ -194,9 +194,16 @@ def ratio_batch(
     )
 
 
-def trusted(config: SBACConfig, trust: Array, metrics: Metrics) -> Array:
-    """A running judgement in [0, 1] of whether w can be believed, from the effective sample sizes."""
-    now = jnp.minimum(metrics["beta_ess"] / config.temper_beta_ess, metrics["ratio_ess"] / config.temper_ratio_ess)
+def trusted(config: SBACConfig, trust: Array, metrics: Metrics, batch: int) -> Array:
+    """A running judgement in [0, 1] of whether w can be believed, from the effective sample sizes.
+
+    A share of 1 / batch, where a single row carries all the weight, is the least there can be and counts as 0.
+    """
+
+    def share(name: str, enough: float | Array) -> Array:
+        return (metrics[name] - 1 / batch) / (enough - 1 / batch)
+
+    now = jnp.minimum(share("beta_ess", config.temper_beta_ess), share("ratio_ess", config.temper_ratio_ess))
     return 0.99 * trust + 0.01 * jnp.clip(now, 0.0, 1.0)
 
 
@@ -223,7 +230,7 @@ def improve(
         log_beta = pi.log_density(u) - mu.log_density(u)
         metrics = ratio.diagnostics(config, weight_state, batch.observations, log_beta)
         if config.temper:
-            trust = trusted(config, trust, metrics)
+            trust = trusted(config, trust, metrics, len(batch.rewards))
             tempered = weights**trust
             weights = tempered / tempered.mean()
             metrics["trust"] = trust
