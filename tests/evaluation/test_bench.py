@@ -83,10 +83,20 @@ def test_presets_by_method() -> None:
     assert chosen == {("sbac", "paper"), ("sbac", "corrected"), ("bc", "paper")}
     with pytest.raises(UserError, match="twice"):
         plan(["a"], ["bc", "bc"])
-    with pytest.raises(UserError, match="environment"):
-        plan(["a"], ["td3"])
     with pytest.raises(UserError, match="alhpa"):
         plan(["a"], ["sbac"], grids={"sbac": {"alhpa": [1.0]}})
+
+
+def test_online_methods_have_one_cell_per_environment() -> None:
+    tasks = ["hopper-medium-made", "hopper-expert-made", "walker2d-medium-made"]
+    cells = plan(tasks, ["bc", "td3"], length=[100])
+    assert [(c.data, c.environment) for c in cells if c.online] == [
+        ("Hopper-v4", "hopper-medium-made"),
+        ("Walker2d-v4", "walker2d-medium-made"),
+    ]
+    assert sum(not c.online for c in cells) == 3
+    with pytest.raises(UserError, match="--env"):
+        plan(["log.npz"], ["td3"])
 
 
 def test_grids_from_the_command_line() -> None:
@@ -202,6 +212,24 @@ def test_one_bad_dataset_does_not_stop_the_others(
     out, err = capsys.readouterr()
     assert "1 of 2 cells done" in out and "failed" in out
     assert err.startswith("error: 1 of 2 cells") and "hopper-demo'" in err and err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_an_online_method_is_benched_too(tmp_path: Path) -> None:
+    small = {"td3": {"hidden": [8], "batch_size": 8, "start_steps": 50}}
+    cells = plan(["hopper-medium-made"], ["td3"], seeds=2, length=[200], grids=small)
+    Bench(cells, tmp_path, dataclasses.replace(PROTOCOL, every=20), workers=1).run()
+    (cell,) = read_cells(tmp_path)
+    assert cell["data"]["name"] == "Hopper-v4" and cell["data"]["kind"] == "online"
+    assert len(cell["final"]) == 2 and len(cell["curves"][0]["steps"]) >= 3
+    (series,) = collect([cell])
+    assert series.unit == "score" and "1 of 1" in Bench(cells, tmp_path, dataclasses.replace(PROTOCOL, every=20)).view()
+
+
+def test_data_without_an_environment_is_refused_before_training(log: str, tmp_path: Path) -> None:
+    bench = Bench(cells(log, environment=None), tmp_path, PROTOCOL)
+    bench.run()
+    assert "--env" in next(iter(bench.failures.values())) and not list(tmp_path.rglob("config.json"))
 
 
 def test_bad_arguments(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -93,6 +93,17 @@ def test_the_notes_on_the_paper_are_true() -> None:
         assert number in PAPER_NOTES
 
 
+def test_online_methods_stand_beside_for_stability_only() -> None:
+    online = record(algorithm="td3", key="9" * 12, means={1.0: 95.0})
+    online["data"] |= {"name": "Hopper-v4", "kind": "online", "task": None}
+    one, _ = score_tables(collect([*cells(), online]))
+    assert "td3" not in one.methods and one.datasets == score_tables(collect(cells()))[0].datasets
+    assert one.stability_methods == ["sbac", "cql", "td3 (online)"]
+    assert "td3 (online)" in one.stability_row("hopper-medium-made")
+    assert "td3 (online)" not in one.stability_row("walker2d-medium-made")
+    assert bench_commands([online])[0].startswith("sbac bench --tasks hopper-medium-made --algorithms td3@paper")
+
+
 def test_orders() -> None:
     assert sorted(["zzz", "td3-bc", "sbac@paper", "bc", "sbac"], key=method_order) == [
         "sbac",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 FORMAT = 1
+ONLINE = "online"
 HISTOGRAM_BINS = 25
 ACTION_STATES = 256
 _WHERE = {"algorithm", "seed", "group", "phase", "step"}
@@ -44,7 +45,7 @@ def describe(run: "Run", data: "Dataset | None" = None) -> Record:
         "format": FORMAT,
         "algorithm": config["algorithm"],
         "preset": config["preset"],
-        "data": dict(config["data"]),
+        "data": dict(config.get("data") or _online(config)),
         "environment": config["evaluation"]["environment"],
         "grid": grid,
         "runs": [{"seed": r["seed"], **{name: r[name] for name in grid}} for r in config["runs"]],
@@ -58,6 +59,14 @@ def describe(run: "Run", data: "Dataset | None" = None) -> Record:
         record["data"]["returns"] = _histogram(data.returns)
         record["actions"] = _actions(run, data, grid)
     return record
+
+
+def _online(config: Mapping[str, Any]) -> Record:
+    """In place of data, for a run that learned in an environment."""
+    from sbac.evaluation.rollout import environment_of
+
+    name, _ = environment_of(config["environment"])
+    return {"name": name, "kind": ONLINE, "task": None, "rows": 0, "episodes": 0, "hash": ""}
 
 
 def _differs(runs: Sequence[Mapping[str, Any]], name: str) -> bool:

@@ -1,8 +1,8 @@
 """Which code made a number: the package's version, and a hash of the files that a method's training depends on.
 
 The files are the method's own and all that it imports from `sbac.algorithms`, `sbac.nn` and `sbac.ratio`, with the
-engine's step loop and the table it draws from. Another method, a report or a comment elsewhere changes nothing; any
-change in one of these files does, even in a comment.
+engine's step loop and the table it draws from (online: the learner and its rounds). Another method or a report changes
+nothing; any change in one of these files does, even in a comment.
 """
 
 import ast
@@ -12,6 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 FOLLOWED = ("sbac.algorithms.", "sbac.nn", "sbac.ratio")
 ENGINE = ("sbac.training.engine", "sbac.training.table")
+ONLINE_ENGINE = ("sbac.training.learner", "sbac.training.online")
 
 
 def code_version(algorithm: str) -> dict[str, str]:
@@ -27,10 +28,11 @@ def code_version(algorithm: str) -> dict[str, str]:
 
 def sources(algorithm: str) -> dict[str, Path]:
     """The modules behind a method, with their files."""
-    from sbac.algorithms import REGISTRY
+    from sbac.algorithms import REGISTRY, find
 
     found: dict[str, Path] = {}
-    waiting = [f"sbac.algorithms.{REGISTRY[algorithm].split(':')[0]}", *ENGINE]
+    engine = ONLINE_ENGINE if find(algorithm).online else ENGINE
+    waiting = [f"sbac.algorithms.{REGISTRY[algorithm].split(':')[0]}", *engine]
     while waiting:
         module = waiting.pop()
         path = _file(module)

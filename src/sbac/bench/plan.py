@@ -66,6 +66,7 @@ class Cell:
     """A method on a dataset. `settings` may hold lists: their grid and the seeds train in one launch."""
 
     data: str
+    """What it learns from; for a method that learns in an environment, that environment."""
     algorithm: str
     preset: str = "quick"
     seeds: tuple[int, ...] = (0,)
@@ -79,6 +80,12 @@ class Cell:
     def name(self) -> str:
         return f"{self.data} {self.algorithm}"
 
+    @property
+    def online(self) -> bool:
+        from sbac.algorithms import find
+
+        return find(self.algorithm).online
+
     def runs(self, task: str | None) -> "list[Member]":
         """The launch's runs, with every option resolved."""
         from sbac.algorithms import find
@@ -87,12 +94,12 @@ class Cell:
         steps = {} if self.length is None else {"steps": list(self.length)}
         return members(find(self.algorithm), self.preset, list(self.seeds), {**self.settings, **steps}, task)
 
-    def key(self, data: "Dataset", protocol: Protocol, code: Mapping[str, str]) -> str:
+    def key(self, data: "Dataset | None", protocol: Protocol, code: Mapping[str, str]) -> str:
         """The cell's identity: what was trained, on which data, by which code, and how it was watched."""
         identity = {
             "algorithm": self.algorithm,
-            "runs": [run.record() for run in self.runs(data.task)],
-            "data": data.hash,
+            "runs": [run.record() for run in self.runs(None if data is None else data.task)],
+            "data": self.data if data is None else data.hash,
             "environment": self.environment,
             "code": code,
             "watched": [protocol.episodes, protocol.seed, protocol.every],
@@ -113,22 +120,37 @@ def plan(
     """The cells of a bench, task by task.
 
     An algorithm may be written NAME@PRESET; without it the common preset holds, or `paper` for a method that lacks
-    that one. `grids` replaces the built-in settings of the methods it names.
+    that one. `grids` replaces the built-in settings of the methods it names. A method that learns online has one cell
+    for each environment of the tasks.
     """
+    from sbac.algorithms import find
+
     chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     steps = None if length is None else tuple(length)
     methods = [_method(spec, preset) for spec in algorithms]
     settings = {**GRIDS, **(grids or {})}
-    cells = [
-        Cell(task, name, kind, chosen, steps, dict(settings.get(name, {})), environment)
-        for task in tasks
-        for name, kind in methods
-    ]
-    if len({(cell.data, cell.algorithm, cell.preset) for cell in cells}) != len(cells):
-        raise UserError("the same task or algorithm was named twice; expected different ones")
-    for cell in cells:
+    for names in (tasks, methods):
+        if len(set(names)) != len(names):
+            raise UserError("the same task or algorithm was named twice; expected different ones")
+    cells: dict[tuple[str, str, str], Cell] = {}
+    for task in tasks:
+        for name, kind in methods:
+            data, where = _online_place(task, environment) if find(name).online else (task, environment)
+            cell = Cell(data, name, kind, chosen, steps, dict(settings.get(name, {})), where)
+            cells.setdefault((data, name, kind), cell)
+    for cell in cells.values():
         cell.runs(None)  # every option is looked at before anything is trained
-    return cells
+    return list(cells.values())
+
+
+def _online_place(task: str, environment: str | None) -> tuple[str, str]:
+    """The environment that a task's online methods learn in, and the name they are evaluated under."""
+    from sbac.data.tasks import find_task, is_task
+
+    name = environment or task
+    if not is_task(name) and environment is None:
+        raise UserError(f"{task}: no environment is known for it to learn in; name one with --env")
+    return find_task(name).env_id if is_task(name) else name, name
 
 
 def parse_grids(words: Sequence[str], no_grid: bool) -> dict[str, dict[str, Any]]:
@@ -159,7 +181,4 @@ def _method(spec: str, preset: str) -> tuple[str, str]:
     from sbac.algorithms import find
 
     name, _, own = spec.partition("@")
-    method = find(name)
-    if method.online:
-        raise UserError(f"{name} learns in an environment; a bench trains from data")
-    return name, own or (preset if preset in method.presets else "paper")
+    return name, own or (preset if preset in find(name).presets else "paper")

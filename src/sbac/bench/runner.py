@@ -30,6 +30,7 @@ from sbac.errors import UserError
 
 if TYPE_CHECKING:
     from sbac.data import Dataset
+    from sbac.training.run import Run
 
 DONE, TRAINED, STARTED, TO_DO, FAILED = "done", "trained", "started", "to do", "failed"
 Say = Callable[[str], None]
@@ -52,78 +53,71 @@ class Bench:
     """Whether cells that another version of the code has finished count as done."""
     say: Say = say_at_once
     failures: dict[Cell, str] = field(default_factory=dict[Cell, str])
+    _states: dict[Cell, str] = field(init=False, default_factory=dict[Cell, str])
+    _seconds: list[float] = field(init=False, default_factory=list[float])
     _data: "tuple[str, Dataset] | None" = field(init=False, default=None)
 
     def run(self, evaluate: bool = True) -> None:
         """Trains and measures what is missing. A cell that cannot be run is told of, and the others go on."""
-        with ThreadPoolExecutor(1) as background:
-            waiting: list[tuple[Cell, Future[Record]]] = []
-            try:
-                for number, cell in enumerate(self.cells, start=1):
-                    try:
-                        record = self._trained(cell, f"[{number}/{len(self.cells)}] {cell.name}")
-                    except UserError as error:
-                        self.failures[cell] = str(error)
-                        self.say(f"[{number}/{len(self.cells)}] {cell.name}: {error}")
-                        continue
-                    if evaluate and not is_final(record, self.protocol):
-                        waiting.append(
-                            (cell, background.submit(finish, record, self.results, self.protocol, self.workers))
-                        )
-                    waiting = self._collect(waiting)
-                while waiting:
-                    waiting[0][1].exception()
-                    waiting = self._collect(waiting)
-            except BaseException:
-                background.shutdown(wait=False, cancel_futures=True)
-                raise
+        background = ThreadPoolExecutor(1)
+        waiting: list[tuple[Cell, Future[Record]]] = []
+        try:
+            for number, cell in enumerate(self.cells, start=1):
+                try:
+                    record = self._trained(cell, f"[{number}/{len(self.cells)}] {cell.name}")
+                except UserError as error:
+                    self._fail(cell, str(error))
+                    continue
+                final = is_final(record, self.protocol)
+                self._states[cell] = DONE if final else TRAINED
+                if evaluate and not final:
+                    answer = background.submit(finish, record, self.results, self.protocol, self.workers)
+                    waiting.append((cell, answer))
+                waiting = self._collect(waiting)
+            while waiting:
+                waiting[0][1].exception()
+                waiting = self._collect(waiting)
+        finally:
+            background.shutdown(wait=not waiting, cancel_futures=True)
+
+    def _fail(self, cell: Cell, reason: str) -> None:
+        self.failures[cell] = reason
+        self._states[cell] = FAILED
+        self.say(f"{cell.name}: {reason}")
 
     def _collect(self, waiting: list[tuple[Cell, "Future[Record]"]]) -> list[tuple[Cell, "Future[Record]"]]:
-        """Tells of the final evaluations that are over."""
+        """Tells of the final evaluations that are over; returns the others."""
         for cell, answer in waiting:
             if not answer.done():
                 continue
             error = answer.exception()
             if isinstance(error, UserError):
-                self.failures[cell] = str(error)
+                self._fail(cell, str(error))
             elif error is not None:
                 raise error
-            self.say(f"{cell.name}: {error or f'{self.protocol.final_episodes} episodes of each policy played'}")
+            else:
+                self._states[cell] = DONE
+                self.say(f"{cell.name}: {self.protocol.final_episodes} episodes of each policy played")
         return [(cell, answer) for cell, answer in waiting if not answer.done()]
 
     def _trained(self, cell: Cell, label: str) -> Record:
         """The cell's record, after training if there is none yet."""
-        data = self._load(cell.data)
+        data = self._load(cell)
         key, path = self._key(cell, data)
         found = self._finished(cell, data, path)
         if found is not None:
             return found
-        from sbac.training.train import train
-
-        runs = cell.runs(data.task)
-        folder = self.results / "runs" / stem(data.name, cell.algorithm, key)
-        resumed = folder.exists()
-        steps = " + ".join(f"{n:,}" for n in runs[0].config.steps)
-        self.say(f"{label}: {len(runs)} policies, {steps} steps{', resumed' if resumed else ''}")
+        if data is not None and data.task is None and cell.environment is None:
+            raise UserError("no environment is known for this data; name one with --env")
+        steps = cell.runs(None if data is None else data.task)[0].config.steps
+        folder = self._folder(cell, data, key)
+        resumed = folder.exists() and not cell.online
+        count = " + ".join(f"{n:,}" for n in steps)
+        self.say(f"{label}: {count} steps{', resumed' if resumed else ''}{self._left()}")
         began = time.monotonic()
-        run = train(
-            data,
-            cell.algorithm,
-            seeds=list(cell.seeds),
-            preset=cell.preset,
-            steps=None if cell.length is None else list(cell.length),
-            out=folder,
-            environment=cell.environment,
-            episodes=self.protocol.episodes,
-            evaluation_seed=self.protocol.seed,
-            evaluate_at=self.protocol.schedule(runs[0].config.steps[-1]),
-            workers=self.workers,
-            resume=True,
-            **cell.settings,
-        )
-        if not run.evaluations:
-            raise UserError(f"{data.name}: no environment is known for this data; name one with --env")
-        seconds = None if resumed else round(time.monotonic() - began, 1)
+        run = self._train(cell, data, folder, self.protocol.schedule(steps[-1]))
+        seconds = time.monotonic() - began
+        self._seconds.append(seconds)
         record = {
             "key": key,
             **describe(run, data),
@@ -133,35 +127,79 @@ class Bench:
             "code": code_version(cell.algorithm),
             "machine": machine(),
             "date": today(),
-            "seconds": seconds,
+            "seconds": None if resumed else round(seconds, 1),
             "final": [],
         }
         write_cell(self.results, record)
         files.remove(folder / "checkpoint")  # the policies stay
         return record
 
-    def _load(self, source: str) -> "Dataset":
+    def _train(self, cell: Cell, data: "Dataset | None", folder: Path, schedule: list[int]) -> "Run":
+        from sbac.training.online import train_online
+        from sbac.training.train import train
+
+        options: dict[str, Any] = {
+            "seeds": list(cell.seeds),
+            "preset": cell.preset,
+            "out": folder,
+            "episodes": self.protocol.episodes,
+            "evaluation_seed": self.protocol.seed,
+            "workers": self.workers,
+            **cell.settings,
+        }
+        if data is None:
+            assert cell.environment is not None
+            steps = None if cell.length is None else cell.length[0]
+            every = schedule[-1] - schedule[-2] if len(schedule) > 1 else None
+            return train_online(
+                cell.environment, cell.algorithm, steps=steps, evaluate_every=every, overwrite=True, **options
+            )
+        steps = None if cell.length is None else list(cell.length)
+        return train(
+            data,
+            cell.algorithm,
+            steps=steps,
+            environment=cell.environment,
+            evaluate_at=schedule,
+            resume=True,
+            **options,
+        )
+
+    def _left(self) -> str:
+        """How long the rest may take, if it takes as long as what this bench has trained so far."""
+        if not self._seconds:
+            return ""
+        rest = len(self.cells) - len(self._states)
+        return f", about {rest * sum(self._seconds) / len(self._seconds) / 60:.0f} min left"
+
+    def _load(self, cell: Cell) -> "Dataset | None":
         """Cells come task by task, so one dataset is kept."""
         from sbac.data import load
 
-        if self._data is None or self._data[0] != source:
-            self._data = (source, load(source))
+        if cell.online:
+            return None
+        if self._data is None or self._data[0] != cell.data:
+            self._data = (cell.data, load(cell.data))
         return self._data[1]
 
-    def _key(self, cell: Cell, data: "Dataset") -> tuple[str, Path]:
+    def _key(self, cell: Cell, data: "Dataset | None") -> tuple[str, Path]:
         key = cell.key(data, self.protocol, code_version(cell.algorithm))
-        about = {"data": {"name": data.name}, "algorithm": cell.algorithm, "key": key}
+        about = {"data": {"name": _data_name(cell, data)}, "algorithm": cell.algorithm, "key": key}
         return key, cell_path(self.results, about)
 
-    def _finished(self, cell: Cell, data: "Dataset", path: Path) -> Record | None:
+    def _folder(self, cell: Cell, data: "Dataset | None", key: str) -> Path:
+        return self.results / "runs" / stem(_data_name(cell, data), cell.algorithm, key)
+
+    def _finished(self, cell: Cell, data: "Dataset | None", path: Path) -> Record | None:
         if path.exists():
             return read_cell(path)
         if not self.any_code:
             return None
-        wanted = [run.record() for run in cell.runs(data.task)]
+        wanted = [run.record() for run in cell.runs(None if data is None else data.task)]
+        identity = "" if data is None else data.hash
         for other in sorted(path.parent.glob("*.json"), reverse=True):
             record = read_cell(other)
-            same = record["data"]["hash"] == data.hash and record["algorithm"] == cell.algorithm
+            same = record["data"]["hash"] == identity and record["algorithm"] == cell.algorithm
             if same and [{**record["config"], **run} for run in record["runs"]] == _as_json(wanted):
                 return record
         return None
@@ -170,18 +208,17 @@ class Bench:
 
     def state(self, cell: Cell) -> str:
         """done, trained (its final episodes are missing), started, to do, or failed."""
-        if cell in self.failures:
-            return FAILED
+        if cell in self._states:
+            return self._states[cell]
         try:
-            data = self._load(cell.data)
+            data = self._load(cell)
         except UserError as error:
             self.failures[cell] = str(error)
             return FAILED
         key, path = self._key(cell, data)
         record = self._finished(cell, data, path)
         if record is None:
-            folder = self.results / "runs" / stem(data.name, cell.algorithm, key)
-            return STARTED if folder.exists() else TO_DO
+            return STARTED if self._folder(cell, data, key).exists() else TO_DO
         return DONE if is_final(record, self.protocol) else TRAINED
 
     def view(self) -> str:
@@ -198,6 +235,10 @@ class Bench:
 
 def _label(cell: Cell) -> str:
     return f"{cell.algorithm}@{cell.preset}"
+
+
+def _data_name(cell: Cell, data: "Dataset | None") -> str:
+    return cell.data if data is None else data.name
 
 
 def _as_json(value: Any) -> Any:

@@ -64,26 +64,27 @@ def _axes(count: int, columns: int, width: float, height: float) -> tuple[Any, l
 
 def _colour(table: ScoreTable, method: str) -> str:
     colours = COLOURS + PALE
-    return colours[table.methods.index(method) % len(colours)]
+    return colours[table.methods.index(method) % len(colours)] if method in table.methods else "0.6"
 
 
 def _stability(table: ScoreTable) -> tuple[Any, str]:
-    figure, axes = _axes(2, 1, 2.0 + 0.9 * len(table.datasets), 2.4)
-    width = 0.8 / len(table.methods)
+    methods = table.stability_methods
+    rows = [table.stability_row(data) for data in table.datasets]
+    figure, axes = _axes(2, 1, 2.0 + max(0.9, 0.12 * len(methods)) * len(rows), 2.4)
+    width = 0.8 / len(methods)
     for which, (ax, title) in enumerate(zip(axes, ("worst episode", "worst of the last evaluations"), strict=True)):
-        for k, method in enumerate(table.methods):
-            found = [
-                table.row(data)[method].stability()[which].percent if method in table.row(data) else None
-                for data in table.datasets
-            ]
+        for k, method in enumerate(methods):
+            found = [row[method].stability()[which].percent if method in row else None for row in rows]
             heights = [np.nan if percent is None else percent for percent in found]
-            places = np.arange(len(found)) + (k - (len(table.methods) - 1) / 2) * width
+            places = np.arange(len(found)) + (k - (len(methods) - 1) / 2) * width
             ax.bar(places, heights, width, color=_colour(table, method), label=method)
         ax.axhline(0, color="0.3", linewidth=0.8)
-        ax.set_xticks(range(len(table.datasets)), [short_name(data) for data in table.datasets], fontsize="small")
+        ax.set_xticks(range(len(rows)), [short_name(data) for data in table.datasets], fontsize="small")
         ax.set_ylabel("percent")
         ax.set_title(title, fontsize="medium", loc="left")
-    axes[0].legend(frameon=False, fontsize="small", ncols=4, loc="upper center", bbox_to_anchor=(0.5, 1.45))
+    figure.legend(
+        *axes[0].get_legend_handles_labels(), loc="outside upper left", frameon=False, fontsize="small", ncols=5
+    )
     return figure, DEFINITION
 
 

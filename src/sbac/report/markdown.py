@@ -115,13 +115,14 @@ def _interval(found: Interval, digits: int = 1) -> str:
 
 def _stability(table: ScoreTable) -> list[str]:
     def entry(data: str, method: str) -> str:
-        found = table.row(data).get(method)
+        found = table.stability_row(data).get(method)
         if found is None:
             return ""
         return " / ".join("none" if s.percent is None else f"{s.percent:.0f}" for s in found.stability())
 
-    rows = [[data, *(entry(data, method) for method in table.methods)] for data in table.datasets]
-    return ["### Stability, in percent", _table(["dataset", *table.methods], rows), DEFINITION]
+    methods = table.stability_methods
+    rows = [[data, *(entry(data, method) for method in methods)] for data in table.datasets]
+    return ["### Stability, in percent", _table(["dataset", *methods], rows), DEFINITION]
 
 
 def _provenance(records: Sequence[Record]) -> list[str]:

@@ -271,6 +271,9 @@
 
   const evaluated = (view, dataset) => seriesOf(view, dataset).filter(({ series }) => series.x);
 
+  const online = (view, dataset) => Object.entries(view.online[dataset.name] || {})
+    .map(([method, place]) => ({ method, look: { stroke: "var(--muted)" }, series: DATA.series[place] }));
+
   /* An empty section says nothing: it is left out. */
   function begin(name, wanted) {
     const box = host(name);
@@ -318,7 +321,7 @@
       const groups = picked(view).map((dataset) => ({
         name: dataset.name,
         label: dataset.short,
-        bars: evaluated(view, dataset).map(({ method, look, series }) => {
+        bars: [...evaluated(view, dataset), ...online(view, dataset)].map(({ method, look, series }) => {
           const found = series.stability[which];
           return { name: method, look, value: found.percent, note: `${found.counted} of ${found.seeds} seeds` };
         }),

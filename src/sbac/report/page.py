@@ -10,7 +10,7 @@ from html import escape
 from importlib.resources import files as resources
 from typing import Any
 
-from sbac.bench.cells import Record
+from sbac.bench.cells import ONLINE, Record
 from sbac.bench.results import ONE, Series, collect, short
 from sbac.evaluation.stability import DEFINITION
 from sbac.report.payload import EVERY, page_data
@@ -20,6 +20,7 @@ ABBREVIATIONS = (
     "HC = HalfCheetah, Hop = Hopper, W = Walker2d; r = random, m = medium, mr = medium-replay, me = medium-expert, "
     "e = expert."
 )
+ONLINE_NOTE = "Grey: methods that learned online, in the environment of the task."
 Strip = tuple[str, bytes]
 """A caption and a PNG."""
 
@@ -237,7 +238,9 @@ def _curves_text() -> str:
 
 def _stability_text(series: Sequence[Series]) -> str:
     shortened = any(short_name(s.data) != s.data for s in series)
-    return _note(DEFINITION) + (_note(ABBREVIATIONS) if shortened else "")
+    online = any(s.record["data"]["kind"] == ONLINE for s in series)
+    notes = [DEFINITION, *([ABBREVIATIONS] if shortened else []), *([ONLINE_NOTE] if online else [])]
+    return "".join(map(_note, notes))
 
 
 def _logged_text(series: Sequence[Series]) -> str:

@@ -42,6 +42,10 @@ def _view(table: ScoreTable, places: Mapping[int, int]) -> dict[str, Any]:
         "length": table.length,
         "methods": table.methods,
         "places": {data: {method: places[id(s)] for method, s in table.row(data).items()} for data in table.datasets},
+        "online": {
+            data: {label: places[id(s)] for label, s in table.stability_row(data).items() if label not in table.methods}
+            for data in table.datasets
+        },
         "common": table.common,
         "overall": {
             method: {"mean": _bounds(mean), "iqm": _bounds(iqm)} for method, (mean, iqm) in table.overall().items()
@@ -75,6 +79,7 @@ def _every(series: Sequence[Series], places: Mapping[int, int]) -> list[dict[str
                 "length": length,
                 "methods": labels,
                 "places": shown,
+                "online": {},
                 "common": [],
                 "overall": {},
                 "first": labels[0],

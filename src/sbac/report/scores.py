@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from sbac.bench.cells import ONLINE
 from sbac.bench.plan import GRIDS
 from sbac.bench.results import WAYS, Series, represent
 from sbac.data.tasks import EMBEDDED, TASKS, Score, find_task
+from sbac.evaluation.rollout import environment_of
 from sbac.evaluation.statistics import (
     Floats,
     Interval,
@@ -56,11 +58,15 @@ def short_name(data: str) -> str:
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """Datasets by methods, all trained equally long, each method represented in the same way."""
+    """Datasets by methods, all trained equally long, each method represented in the same way.
+
+    `online` holds methods that learned in the environments themselves: only stability is compared with them.
+    """
 
     length: str
     way: str
     chosen: Mapping[tuple[str, str], Series]
+    online: Sequence[Series] = ()
 
     @property
     def title(self) -> str:
@@ -76,6 +82,16 @@ class ScoreTable:
 
     def row(self, data: str) -> dict[str, Series]:
         return {method: self.chosen[data, method] for method in self.methods if (data, method) in self.chosen}
+
+    def stability_row(self, data: str) -> dict[str, Series]:
+        """The row, and what learned online in the same environment."""
+        row = self.row(data)
+        where, _ = environment_of(next(iter(row.values())).record["environment"])
+        return row | {f"{s.method} (online)": s for s in self.online if s.data == where}
+
+    @property
+    def stability_methods(self) -> list[str]:
+        return list(dict.fromkeys([*self.methods, *(m for data in self.datasets for m in self.stability_row(data))]))
 
     @property
     def common(self) -> list[str]:
@@ -129,9 +145,11 @@ class ScoreTable:
 
 def score_tables(series: Sequence[Series]) -> list[ScoreTable]:
     """A table for each length of training and each way of choosing settings."""
-    lengths = list(dict.fromkeys(s.length for s in series))
+    online = [s for s in series if s.record["data"]["kind"] == ONLINE and s.evaluated]
+    offline = [s for s in series if s.record["data"]["kind"] != ONLINE]
+    lengths = list(dict.fromkeys(s.length for s in offline))
     tables = [
-        ScoreTable(length, way, represent([s for s in series if s.length == length], way))
+        ScoreTable(length, way, represent([s for s in offline if s.length == length], way), online)
         for length in lengths
         for way in WAYS
     ]
@@ -155,7 +173,8 @@ def bench_commands(records: Iterable[Mapping[str, Any]]) -> list[str]:
     tasks: dict[str, list[str]] = {}
     for record in records:
         if "protocol" in record:
-            tasks.setdefault(_options(record), []).append(record["data"]["name"])
+            source = record["environment"] if record["data"]["kind"] == ONLINE else record["data"]["name"]
+            tasks.setdefault(_options(record), []).append(source)
     return [f"sbac bench --tasks {' '.join(dict.fromkeys(names))} {options}" for options, names in tasks.items()]
 
 
@@ -169,6 +188,6 @@ def _options(record: Mapping[str, Any]) -> str:
         for name, value in record["settings"].items()
     ]
     words.append("--grid " + " ".join(grid) if grid else "--no-grid")
-    if record["environment"] != record["data"]["task"]:
+    if record["environment"] != record["data"]["task"] and record["data"]["kind"] != ONLINE:
         words.append(f"--env {record['environment']}")
     return " ".join(words)
