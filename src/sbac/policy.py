@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sbac.errors import UserError
 from sbac.files import write_atomic
+from sbac.splines import spline
 
 Floats = NDArray[np.floating[Any]]
 FORMAT = 1
@@ -181,6 +182,59 @@ class TanhMixture(Formula):
         return np.take_along_axis(values, which[..., None, None], axis=2).reshape(len(values), -1)
 
 
+class TanhFlow(Formula):
+    """a = tanh(u), u a Gaussian passed through coupling layers of splines (sbac.nn.behaviour)."""
+
+    has_density = True
+
+    def mode(self, arrays: Mapping[str, Floats], s: Floats) -> Floats:
+        """The densest of the candidates whose noise the policy carries."""
+        noise = np.repeat(arrays["noise"][:, None], len(s), axis=1)
+        u, log_density = self._drawn(arrays, s, noise)
+        return np.tanh(u[log_density.argmax(0), np.arange(len(s))])
+
+    def sample(self, arrays: Mapping[str, Floats], s: Floats, rng: np.random.Generator) -> Floats:
+        noise = rng.standard_normal((1, len(s), len(arrays["scale/action_low"])), np.float32)
+        return np.tanh(self._drawn(arrays, s, noise)[0][0])
+
+    def log_prob(self, arrays: Mapping[str, Floats], s: Floats, a: Floats) -> Floats:
+        u, states = pre_tanh(a), np.broadcast_to(s, (*a.shape[:-1], s.shape[-1]))
+        mean, log_std = TanhGaussian().parts(arrays, states)
+        z, log_slope = (u - mean) * np.exp(-log_std), -log_std.sum(-1)
+        for layer in reversed(range(self._layers(arrays))):
+            z, log_slopes = self._coupling(arrays, layer, states, z, inverse=True)
+            log_slope = log_slope + log_slopes
+        return log_standard_normal(z) + log_slope - log_tanh_slope(u).sum(-1)
+
+    def _drawn(self, arrays: Mapping[str, Floats], s: Floats, noise: Floats) -> tuple[Floats, Floats]:
+        """u from (candidates, n, act) noise, and its log density."""
+        states = np.broadcast_to(s, (len(noise), *s.shape))
+        mean, log_std = TanhGaussian().parts(arrays, states)
+        z, log_density = noise, log_standard_normal(noise) - log_std.sum(-1)
+        for layer in range(self._layers(arrays)):
+            z, log_slopes = self._coupling(arrays, layer, states, z, inverse=False)
+            log_density = log_density - log_slopes
+        return mean + np.exp(log_std) * z, log_density
+
+    def _layers(self, arrays: Mapping[str, Floats]) -> int:
+        return sum(key.startswith("coupling") and key.endswith("/weights/0") for key in arrays)
+
+    def _coupling(
+        self, arrays: Mapping[str, Floats], layer: int, s: Floats, z: Floats, inverse: bool
+    ) -> tuple[Floats, Floats]:
+        """Even layers move the second half of the dimensions, odd ones the first; the other half steers."""
+        first, second = np.split(z, [z.shape[-1] // 2], axis=-1)
+        kept, moved = (first, second) if layer % 2 == 0 else (second, first)
+        raw = forward(arrays, f"coupling{layer}", np.concatenate([s, kept], -1)).reshape(*moved.shape, -1)
+        moved, log_slopes = spline(moved, raw, inverse)
+        halves = (kept, moved) if layer % 2 == 0 else (moved, kept)
+        return np.concatenate(halves, axis=-1), log_slopes.sum(-1)
+
+
+def log_standard_normal(z: Floats) -> Floats:
+    return -(0.5 * z**2 + 0.5 * math.log(2 * math.pi)).sum(-1)
+
+
 def best_by_critic(arrays: Mapping[str, Floats], s: Floats, candidates: Floats) -> Floats:
     """Of (k, n, act) candidate actions the one of highest mean Q at each of the n states."""
     rows = np.concatenate([np.broadcast_to(s, (len(candidates), *s.shape)), candidates], -1)
@@ -255,6 +309,7 @@ KINDS: dict[str, Formula] = {
     "gaussian": PlainGaussian(),
     "tanh-mixture": TanhMixture(per_dimension=False),
     "tanh-mixture-per-dim": TanhMixture(per_dimension=True),
+    "tanh-flow": TanhFlow(),
     "best-of-gaussian": BestOfGaussian(),
     "best-of-vae": BestOfVAE(),
 }

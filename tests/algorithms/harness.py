@@ -101,10 +101,10 @@ def train(name: str, *, seeds: int = 3, **fields: Any) -> tuple[dict[str, Any], 
     return past, [policy(jax.tree.map(lambda x, i=i: x[i], actors)) for i in range(seeds)]
 
 
-def policy(actor: Actor) -> Policy:
-    """The actor in numpy, in the problem's own units."""
-    arrays = {f"scale/observation_{name}": np.full(OBSERVATIONS, v) for name, v in (("mean", 0.0), ("std", 1.0))}
-    arrays |= {f"scale/action_{name}": np.full(ACTIONS, v) for name, v in (("low", -1.0), ("high", 1.0))}
+def policy(actor: Actor, observations: int = OBSERVATIONS, actions: int = ACTIONS) -> Policy:
+    """The actor in numpy, with units that need no scaling."""
+    arrays = {f"scale/observation_{name}": np.full(observations, v) for name, v in (("mean", 0.0), ("std", 1.0))}
+    arrays |= {f"scale/action_{name}": np.full(actions, v) for name, v in (("low", -1.0), ("high", 1.0))}
     for name, net in actor.networks.items():
         for i, (weight, bias) in enumerate(zip(net.weights, net.biases, strict=True)):
             arrays |= {f"{name}/weights/{i}": np.asarray(weight), f"{name}/biases/{i}": np.asarray(bias)}

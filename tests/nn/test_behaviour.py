@@ -9,17 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sbac.algorithms.cloning import behaviour_actor
 from sbac.errors import UserError
 from sbac.nn import Trained, behaviour
 from sbac.nn.spline import TAIL, spline, spline_inverse, spline_parameters
+from tests.algorithms import harness
 
 KINDS = sorted(behaviour.KINDS)
 
 
-def model(kind: str, actions: int, seed: int = 0, size: float = 1.0) -> behaviour.Behaviour:
-    """A random model; `size` scales its last layers, so that its densities are far from simple."""
-    made = behaviour.create(kind, jax.random.key(seed), 3, (16,), actions)
-    return jax.tree.map(lambda x: size * x, made)
+def model(kind: str, actions: int) -> behaviour.Behaviour:
+    """A random model."""
+    return jax.jit(lambda key: behaviour.create(kind, key, 3, (16,), actions))(jax.random.key(3))
 
 
 def states(count: int) -> jax.Array:
@@ -52,57 +53,80 @@ def test_a_spline_and_its_inverse_undo_each_other_and_know_their_slopes() -> Non
 
 # --- Densities ---------------------------------------------------------------------------------------------------
 
+EVERY = [pytest.param(kind, actions, id=f"{kind}-{actions}") for kind in KINDS for actions in (1, 3)]
+
+
+@functools.cache
+def asked(kind: str, actions: int) -> dict[str, np.ndarray]:
+    """All that the tests below want to know of a random model, from one program."""
+    s = states(3)
+
+    @jax.jit
+    def ask(made: behaviour.Behaviour) -> dict[str, jax.Array]:
+        density = made(s)
+        mode, u = density.mode(), density.sample_pre_tanh(jax.random.key(1), (20_000,))
+        slope = jax.grad(lambda v: density.log_density(v).sum())(u)
+        answers = {
+            "mode": mode,
+            "mode_log_density": density.log_density(jnp.arctanh(mode)),
+            "u": u,
+            "log_density": density.log_density(u),
+            "slope": slope,
+            "log_prob": density.log_prob(jnp.tanh(u[0])),
+            "log_prob_pre_tanh": density.log_prob_pre_tanh(u[0]),
+            "sample": density.sample(jax.random.key(1), (20_000,)),
+        }
+        if actions == 1:
+            grid = jnp.linspace(-40, 40, 40_001)
+            along = jnp.broadcast_to(grid[:, None, None], (len(grid), *mode.shape))
+            answers["integral"] = jnp.trapezoid(jnp.exp(density.log_density(along)), grid, axis=0)
+        return answers
+
+    return {k: np.asarray(v, np.float64) for k, v in ask(model(kind, actions)).items()}
+
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_densities_integrate_to_one(kind: str) -> None:
-    made = model(kind, 1, size=2.0)
-    u = jnp.linspace(-40, 40, 40_001)
-    log_density = jax.jit(lambda m, s: m(jnp.broadcast_to(s, (len(u), 3))).log_density(u[:, None]))
-    for s in states(3):
-        assert jnp.trapezoid(jnp.exp(log_density(made, s)), u) == pytest.approx(1, abs=1e-3)
+    np.testing.assert_allclose(asked(kind, 1)["integral"], 1, atol=1e-3)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("actions", [1, 3])
+@pytest.mark.parametrize(("kind", "actions"), EVERY)
 def test_samples_follow_the_density(kind: str, actions: int) -> None:
-    """E_mu[nu / mu] = 1 for any density nu that mu covers: here a narrow normal around mu's mode."""
-
-    @jax.jit
-    def draw(made: behaviour.Behaviour) -> tuple[jax.Array, jax.Array]:
-        density = made(states(2))
-        u = density.sample_pre_tanh(jax.random.key(1), (20_000,))
-        log_nu = behaviour.log_normal(u, jnp.arctanh(density.mode()), jnp.log(0.1)).sum(-1)
-        return u, jnp.exp(log_nu - density.log_density(u))
-
-    u, ratio = draw(model(kind, actions, seed=3))
-    assert u.shape == (20_000, 2, actions)
-    error = ratio.std(0) / math.sqrt(len(u))
-    assert (error < 0.15).all()
-    assert (jnp.abs(ratio.mean(0) - 1) < 5 * error).all()
+    """Stein's identities: over samples of mu, grad log mu averages to 0, and (u - c) grad log mu to -1."""
+    known = asked(kind, actions)
+    u, slope = known["u"], known["slope"]
+    for values, expected in ((slope, 0.0), ((u - u.mean(0)) * slope, -1.0)):
+        error = values.std(0) / math.sqrt(len(values))
+        assert (error < 0.3).all()
+        assert (np.abs(values.mean(0) - expected) < 5 * error).all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_all_kinds_speak_the_same_language(kind: str) -> None:
-    @jax.jit
-    def ask(made: behaviour.Behaviour) -> tuple[jax.Array, ...]:
-        density = made(states(5))
-        mode, u = density.mode(), jnp.arctanh(density.mode())
-        drawn = density.sample_pre_tanh(jax.random.key(5), (500,))
-        return (
-            density.sample(jax.random.key(0), (4,)),
-            mode,
-            density.log_prob(mode),
-            density.log_prob_pre_tanh(u),
-            density.log_density(u),
-            density.log_density(drawn).max(0),
-        )
+@pytest.mark.parametrize(("kind", "actions"), EVERY)
+def test_all_kinds_speak_the_same_language(kind: str, actions: int) -> None:
+    known = asked(kind, actions)
+    u = known["u"][0]
+    assert known["sample"].shape == (20_000, 3, actions)
+    np.testing.assert_allclose(known["sample"], np.tanh(known["u"]), atol=1e-5)
+    slope = np.log(1 - np.tanh(u) ** 2).sum(-1)
+    np.testing.assert_allclose(known["log_prob_pre_tanh"], known["log_density"][0] - slope, atol=1e-3)
+    assert (np.abs(np.tanh(u)) < 0.999).all()  # so that nothing is clipped
+    np.testing.assert_allclose(known["log_prob"], known["log_prob_pre_tanh"], atol=1e-3)
+    densest = known["log_density"][:500].max(0)
+    assert (densest - known["mode_log_density"] < 1.0).all()  # nothing drawn is much denser than the mode
 
-    sample, mode, log_prob, log_prob_pre_tanh, log_density, densest = ask(model(kind, 2))
-    assert sample.shape == (4, 5, 2)
-    assert mode.shape == (5, 2)
-    np.testing.assert_allclose(log_prob, log_prob_pre_tanh, atol=1e-3)
-    np.testing.assert_allclose(log_prob, log_density - np.log(1 - np.asarray(mode) ** 2).sum(-1), atol=1e-3)
-    assert (densest - log_density < 1.0).all()  # nothing drawn is much denser than the mode
+
+@pytest.mark.parametrize(("kind", "actions"), EVERY)
+def test_a_clone_is_the_same_policy_outside_jax(kind: str, actions: int) -> None:
+    """Mode and density agree; samples are compared by mean and deviation, since the generators differ."""
+    known, s = asked(kind, actions), np.asarray(states(3))
+    policy = harness.policy(behaviour_actor(kind, model(kind, actions)), observations=3, actions=actions)
+    np.testing.assert_allclose(policy(s), known["mode"], atol=1e-4)
+    np.testing.assert_allclose(policy.log_prob(s, known["sample"][0]), known["log_prob"], atol=2e-3)
+    mean, std = known["sample"].mean(0), known["sample"].std(0)
+    for i in range(3):
+        drawn = policy.sample(np.repeat(s[i : i + 1], 5000, 0), seed=i)
+        assert (np.abs(drawn.mean(0) - mean[i]) < 6 * std[i] / math.sqrt(5000)).all()
+        np.testing.assert_allclose(drawn.std(0), std[i], rtol=0.1)
 
 
 @pytest.mark.parametrize("kind", KINDS)

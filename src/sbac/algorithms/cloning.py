@@ -69,6 +69,10 @@ def clone_actor(config: CloneConfig, past: Past, state: Clone) -> Actor:
 
 def behaviour_actor(kind: str, model: Any) -> Actor:
     """The policy that acts as a behaviour model does."""
+    if isinstance(model, behaviour.FlowPolicy):
+        nets = {f"coupling{i}": net for i, net in enumerate(model.nets)}
+        noise = behaviour.candidate_noise(model.scale.net.biases[-1].shape[-1] // 2)
+        return Actor("tanh-flow", {"policy": model.scale.net, **nets}, {"noise": noise})
     formulas = {"gaussian": "tanh-gaussian", "mixture": "tanh-mixture", "mixture-per-dim": "tanh-mixture-per-dim"}
     return Actor(formulas[kind], {"policy": model.net})
 

@@ -185,9 +185,9 @@ class Flow(eqx.Module, _Squashed):
 
     def mode(self) -> Float[Array, "*batch act"]:
         """The densest of some fixed candidates."""
-        batch = self.scale.mean.shape[:-1]
-        noise = jax.random.normal(jax.random.key(0), (CANDIDATES, *(1,) * len(batch), self.scale.mean.shape[-1]))
-        u = self._from_noise(jnp.broadcast_to(noise, (CANDIDATES, *self.scale.mean.shape)))
+        *batch, actions = self.scale.mean.shape
+        noise = candidate_noise(actions).reshape(CANDIDATES, *(1,) * len(batch), actions)
+        u = self._from_noise(jnp.broadcast_to(noise, (CANDIDATES, *batch, actions)))
         best = self.log_density(u).argmax(0)
         return jnp.tanh(jnp.take_along_axis(u, best[None, ..., None], axis=0)[0])
 
@@ -227,6 +227,11 @@ class FlowPolicy(eqx.Module):
 
     def __call__(self, observations: Float[Array, "*batch obs"]) -> Flow:
         return Flow(observations, self.scale(observations), self.nets)
+
+
+def candidate_noise(actions: int) -> Float[Array, "candidates act"]:
+    """The fixed noise behind the candidates for a flow's mode."""
+    return jax.random.normal(jax.random.key(0), (CANDIDATES, actions))
 
 
 def moved_by(layer: int, actions: int) -> int:
