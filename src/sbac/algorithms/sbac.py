@@ -4,6 +4,8 @@ Phase *estimate* (lines 2 to 8) learns the behaviour mu and its value Q^mu; phas
 the visitation ratio w = d^pi / d^mu and the policy pi. Equation numbers are the paper's.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -21,8 +23,8 @@ from sbac.algorithms.base import (
     config,
     split,
 )
-from sbac.nn import Critic, Gaussian, GaussianPolicy, Multiplier, Trained, polyak, pre_tanh
-from sbac.nn.gaussian import log_tanh_slope
+from sbac.nn import Critic, GaussianPolicy, Multiplier, Trained, polyak, pre_tanh
+from sbac.nn.behaviour import ActionDensity, Behaviour, create
 
 
 @config
@@ -39,8 +41,10 @@ class SBACConfig(ratio.RatioConfig):
     critic_learning_rate: float = 1e-4
     target_rate: float = 0.005
     reward_scale: str = "unit"
+    behaviour: str = "gaussian"
+    """The model of mu: gaussian, mixture-per-dim, mixture or flow (the paper names this its limitation)."""
     start_from_clone: bool = False
-    """Start pi as a copy of mu instead of at random."""
+    """Start pi as a copy of the Gaussian clone instead of at random."""
 
     weighting: str = "q"
     """Where w stands: q, w Q + alpha log mu (8); penalty, Q + (alpha / w) log mu; none, w = 1 (ablation 1)."""
@@ -65,19 +69,30 @@ class SBACConfig(ratio.RatioConfig):
 
 
 class Estimate(eqx.Module):
-    mu: Trained[GaussianPolicy]
+    """`clone` is the Gaussian that pi may start from; `richer` the behaviour model where it is another one."""
+
+    clone: Trained[GaussianPolicy]
+    richer: Trained[Any] | None
     critic: Trained[Critic]
     target: Critic
 
+    @property
+    def mu(self) -> Behaviour:
+        return self.clone.model if self.richer is None else self.richer.model
+
 
 def init_estimate(config: SBACConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> Estimate:
-    mu_key, critic_key = split(key, 2)
+    clone_key, richer_key, critic_key = split(key, 3)
+    clone = GaussianPolicy.create(clone_key, spec.observations, config.hidden, spec.actions)
+    richer = None
+    if config.behaviour != "gaussian":
+        model = create(config.behaviour, richer_key, spec.observations, config.hidden, spec.actions)
+        richer = Trained.create(model)
     critic = Critic.create(critic_key, spec.observations, spec.actions, config.hidden, members=config.critics)
-    mu = GaussianPolicy.create(mu_key, spec.observations, config.hidden, spec.actions)
-    return Estimate(Trained.create(mu), Trained.create(critic), critic)
+    return Estimate(Trained.create(clone), richer, Trained.create(critic), critic)
 
 
-def behaviour_loss(mu: GaussianPolicy, batch: Batch) -> Array:
+def behaviour_loss(mu: Behaviour, batch: Batch) -> Array:
     """Line 4: maximise log mu(a|s)."""
     return -mu(batch.rows.observations).log_prob(batch.rows.actions).mean()
 
@@ -92,7 +107,7 @@ def evaluation_loss(config: SBACConfig, critic: Critic, target: Critic, batch: B
 def estimate(
     config: SBACConfig, past: Past, state: Estimate, batch: Batch, key: PRNGKeyArray, step: Array
 ) -> tuple[Estimate, Metrics]:
-    def mu_loss(mu: GaussianPolicy) -> tuple[Array, Array]:
+    def mu_loss(mu: Behaviour) -> tuple[Array, Array]:
         loss = behaviour_loss(mu, batch)
         return loss, loss
 
@@ -100,21 +115,24 @@ def estimate(
         loss = evaluation_loss(config, critic, state.target, batch, batch.next_actions)
         return loss, loss
 
-    mu, mu_value = state.mu.minimise(mu_loss, config.behaviour_learning_rate)
+    clone, mu_value = state.clone.minimise(mu_loss, config.behaviour_learning_rate)
+    richer = state.richer
+    if richer is not None:
+        richer, mu_value = richer.minimise(mu_loss, config.behaviour_learning_rate)
     critic, critic_value = state.critic.minimise(critic_loss, config.critic_learning_rate)
     target = polyak(state.target, critic.model, config.target_rate)  # line 7
-    return Estimate(mu, critic, target), {"behaviour_loss": mu_value, "critic_loss": critic_value}
+    return Estimate(clone, richer, critic, target), {"behaviour_loss": mu_value, "critic_loss": critic_value}
 
 
 def validate_estimate(config: SBACConfig, past: Past, state: Estimate, batch: Batch, key: PRNGKeyArray) -> Metrics:
     return {
-        "behaviour_loss": behaviour_loss(state.mu.model, batch),
+        "behaviour_loss": behaviour_loss(state.mu, batch),
         "critic_loss": evaluation_loss(config, state.critic.model, state.target, batch, batch.next_actions),
     }
 
 
 def clone_actor(config: SBACConfig, past: Past, state: Estimate) -> Actor:
-    return Actor("tanh-gaussian", {"policy": state.mu.model.net})
+    return Actor("tanh-gaussian", {"policy": state.clone.model.net})
 
 
 # --- Phase improve ----------------------------------------------------------------------------------------------
@@ -134,7 +152,7 @@ def init_improve(config: SBACConfig, spec: Spec, past: Past, key: PRNGKeyArray) 
     policy_key, ratio_key = split(key, 2)
     before: Estimate = past["estimate"]
     fresh = GaussianPolicy.create(policy_key, spec.observations, config.hidden, spec.actions)
-    policy = before.mu.model if config.start_from_clone else fresh
+    policy = before.clone.model if config.start_from_clone else fresh
     weight = None
     if config.weighting != "none":
         weight = ratio.init(config, ratio_key, spec.observations, spec.actions, spec.states)
@@ -149,15 +167,10 @@ def init_improve(config: SBACConfig, spec: Spec, past: Past, key: PRNGKeyArray) 
     )
 
 
-def log_mu(mu: Gaussian, u: Float[Array, "batch act"]) -> Float[Array, " batch"]:
-    """log mu(tanh(u)), at the u that pi drew, so nothing is clipped and its gradient never vanishes."""
-    return mu.log_density(u) - log_tanh_slope(u).sum(-1)
-
-
 def policy_objective(
     config: SBACConfig,
     policy: GaussianPolicy,
-    mu: Gaussian,
+    mu: ActionDensity,
     critic: Critic,
     weights: Float[Array, " batch"],
     alpha: Array,
@@ -167,24 +180,35 @@ def policy_objective(
     """Objective (8): E_{s ~ B, a ~ pi}[w(s) Q(s, a) + alpha log mu(a|s)]."""
     pi = policy(batch.observations)
     u = pi.sample_pre_tanh(key)
+    log_mu = mu.log_prob_pre_tanh(u)  # at the u that pi drew: nothing is clipped, its gradient never vanishes
     q = critic.minimum(batch.observations, jnp.tanh(u))
-    support = log_mu(mu, u) - config.entropy * pi.log_prob_pre_tanh(u)
+    support = log_mu - config.entropy * pi.log_prob_pre_tanh(u)
     if config.weighting == "penalty":
         value = q + alpha * support / weights
     else:
         value = weights * q + alpha * support
-    std_ratio = jnp.exp(pi.log_std - mu.log_std).mean()
-    return value.mean(), {"q": q.mean(), "log_mu": log_mu(mu, u).mean(), "std_ratio": std_ratio}
+    return value.mean(), {"q": q.mean(), "log_mu": log_mu.mean(), "policy_std": jnp.exp(pi.log_std).mean()}
+
+
+def log_ratios(
+    config: SBACConfig, policy: GaussianPolicy, before: Estimate, batch: Batch
+) -> tuple[Float[Array, " batch"], Float[Array, " batch"]]:
+    """log pi / mu at the data's actions: of pi kept at least `ratio_std_floor` times as wide as the Gaussian clone,
+    which the estimator can work with, and of pi as it is, which says whether it should be believed."""
+    u = pre_tanh(batch.actions)
+    pi, log_mu = policy(batch.observations), before.mu(batch.observations).log_density(u)
+    wide = ratio.floored(config, pi, before.clone.model(batch.observations))
+    return wide.log_density(u) - log_mu, pi.log_density(u) - log_mu
 
 
 def ratio_batch(
-    config: SBACConfig, policy: GaussianPolicy, mu: Gaussian, batch: Batch, key: PRNGKeyArray
+    policy: GaussianPolicy, log_ratio: Float[Array, " batch"], batch: Batch, key: PRNGKeyArray
 ) -> ratio.RatioBatch:
     """The transitions as the ratio's estimators read them; pi is held fixed."""
     next_key, initial_key = split(key, 2)
     return ratio.RatioBatch(
         states=batch.observations,
-        log_ratio=ratio.log_beta(config, policy(batch.observations), mu, batch.actions),
+        log_ratio=log_ratio,
         next_states=batch.next_observations,
         terminals=batch.terminals,
         initial_states=batch.initial_observations,
@@ -212,13 +236,14 @@ def improve(
 ) -> tuple[Improve, Metrics]:
     policy_key, ratio_key, critic_key = split(key, 3)
     before: Estimate = past["estimate"]
-    mu = before.mu.model(batch.observations)
+    mu = before.mu(batch.observations)
     metrics: Metrics = {}
 
     # Line 11: w by the discrepancy between w and T^pi w (Equation (7) in the printed form).
     weight_state, trust, weights = state.ratio, state.trust, jnp.ones(len(batch.rewards))
     if weight_state is not None:
-        transitions = ratio_batch(config, state.policy.model, mu, batch, ratio_key)
+        log_ratio, log_beta = log_ratios(config, state.policy.model, before, batch)
+        transitions = ratio_batch(state.policy.model, log_ratio, batch, ratio_key)
         weight_state = jax.lax.cond(
             step % config.ratio_every == 0,
             lambda before: ratio.update(config, before, transitions, ratio_key)[0],
@@ -226,8 +251,6 @@ def improve(
             weight_state,
         )
         weights = ratio.weights(config, weight_state, batch.observations)
-        pi, u = state.policy.model(batch.observations), pre_tanh(batch.actions)
-        log_beta = pi.log_density(u) - mu.log_density(u)
         metrics = ratio.diagnostics(config, weight_state, batch.observations, log_beta)
         if config.temper:
             trust = trusted(config, trust, metrics, len(batch.rewards))
@@ -238,10 +261,10 @@ def improve(
     # Ablation 2: the critic follows pi instead of staying at Q^mu.
     critic, following, target = before.critic.model, state.following, state.target
     if following is not None and target is not None:
-        next_actions = state.policy.model(batch.next_observations).sample(critic_key)
+        frozen, next_actions = target, state.policy.model(batch.next_observations).sample(critic_key)
 
         def critic_loss(model: Critic) -> tuple[Array, Array]:
-            loss = evaluation_loss(config, model, target, batch, next_actions)
+            loss = evaluation_loss(config, model, frozen, batch, next_actions)
             return loss, loss
 
         following, metrics["critic_loss"] = following.minimise(critic_loss, config.critic_learning_rate)
@@ -264,7 +287,7 @@ def improve(
 
 def validate_improve(config: SBACConfig, past: Past, state: Improve, batch: Batch, key: PRNGKeyArray) -> Metrics:
     before: Estimate = past["estimate"]
-    mu = before.mu.model(batch.observations)
+    mu = before.mu(batch.observations)
     ones = jnp.ones(len(batch.rewards))
     alpha = jnp.asarray(config.alpha)
     critic = before.critic.model if state.following is None else state.following.model

@@ -77,7 +77,7 @@ def members(
             settings[name] = _convert(fields[name], value)
     base = algorithm.config(**settings)
     if "alpha" in fields and "alpha" not in axes:
-        axes["alpha"] = [base.alpha]
+        axes["alpha"] = [dataclasses.asdict(base)["alpha"]]
     wanted = _seeds(seeds)
     return [
         Member(
