@@ -43,6 +43,13 @@ def act(
     return jnp.tanh(u), gaussian.log_prob_pre_tanh(u)
 
 
+def critic_target(config: SACConfig, state: State, batch: Batch, key: PRNGKeyArray) -> Float[Array, " batch"]:
+    """r + gamma (min Q'(s', a') - temperature log pi(a'|s')), a' from the policy."""
+    next_actions, next_log_prob = act(state.policy.model, state.used, batch.next_observations, key)
+    next_value = state.target.minimum(batch.next_observations, next_actions) - state.temperature.value * next_log_prob
+    return batch.rewards + config.discount * (1.0 - batch.terminals) * next_value
+
+
 def critic_loss(critic: Critic, batch: Batch, target: Array) -> tuple[Array, Metrics]:
     q = critic(batch.observations, batch.actions)
     return ((q - target) ** 2).mean(-1).sum(), {"q": q.mean()}
@@ -67,11 +74,7 @@ def update(
 ) -> tuple[State, Metrics]:
     next_key, key = split(key, 2)
     temperature = state.temperature.value
-
-    next_actions, next_log_prob = act(state.policy.model, state.used, batch.next_observations, next_key)
-    next_value = state.target.minimum(batch.next_observations, next_actions) - temperature * next_log_prob
-    target = batch.rewards + config.discount * (1.0 - batch.terminals) * next_value
-
+    target = critic_target(config, state, batch, next_key)
     critic, metrics = state.critic.minimise(lambda q: critic_loss(q, batch, target), config.learning_rate)
     policy, entropy = state.policy.minimise(
         lambda p: policy_loss(p, critic.model, temperature, state.used, batch, key), config.learning_rate

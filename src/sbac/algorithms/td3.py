@@ -35,6 +35,15 @@ class State(eqx.Module):
     used: Float[Array, " act"]
 
 
+def critic_target(config: TD3Config, state: State, batch: Batch, key: PRNGKeyArray) -> Float[Array, " batch"]:
+    """r + gamma min Q'(s', a'), a' from the target policy with clipped noise."""
+    noise = config.target_noise * jax.random.normal(key, batch.actions.shape)
+    noise = jnp.clip(noise, -config.target_noise_clip, config.target_noise_clip)
+    next_actions = jnp.clip(state.policy_target(batch.next_observations) + noise, -1.0, 1.0) * state.used
+    next_value = state.critic_target.minimum(batch.next_observations, next_actions)
+    return batch.rewards + config.discount * (1.0 - batch.terminals) * next_value
+
+
 def critic_loss(critic: Critic, batch: Batch, target: Array) -> tuple[Array, Metrics]:
     q = critic(batch.observations, batch.actions)
     return ((q - target) ** 2).mean(-1).sum(), {"q": q.mean()}
@@ -55,12 +64,7 @@ def init(config: TD3Config, spec: Spec, past: Past, key: PRNGKeyArray) -> State:
 def update(
     config: TD3Config, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Array
 ) -> tuple[State, Metrics]:
-    noise = config.target_noise * jax.random.normal(key, batch.actions.shape)
-    noise = jnp.clip(noise, -config.target_noise_clip, config.target_noise_clip)
-    next_actions = jnp.clip(state.policy_target(batch.next_observations) + noise, -1.0, 1.0) * state.used
-    next_value = state.critic_target.minimum(batch.next_observations, next_actions)
-    target = batch.rewards + config.discount * (1.0 - batch.terminals) * next_value
-
+    target = critic_target(config, state, batch, key)
     critic, metrics = state.critic.minimise(lambda q: critic_loss(q, batch, target), config.learning_rate)
 
     def improve() -> tuple[Trained[DeterministicPolicy], DeterministicPolicy, Critic]:
@@ -76,8 +80,8 @@ def update(
     def keep() -> tuple[Trained[DeterministicPolicy], DeterministicPolicy, Critic]:
         return state.policy, state.policy_target, state.critic_target
 
-    policy, policy_target, critic_target = jax.lax.cond(step % config.policy_delay == 0, improve, keep)
-    return State(policy, critic, policy_target, critic_target, state.used), metrics
+    policy, *targets = jax.lax.cond((step + 1) % config.policy_delay == 0, improve, keep)
+    return State(policy, critic, *targets, state.used), metrics
 
 
 def actor(config: TD3Config, past: Past, state: State) -> Actor:

@@ -1,10 +1,12 @@
 """Environments stepped in lock-step by a policy in numpy: what online training and made data are collected with."""
 
+import contextlib
 import functools
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,12 +43,12 @@ class Lanes:
         self.everyone = np.arange(count)
         self.ages = np.zeros(count, np.int64)
         self.observations = np.zeros((count, self.instances[0].observation_space.shape[0]), np.float32)
-        self.restart(np.random.SeedSequence(seed).generate_state(count))
+        self.restart(seed)
 
-    def restart(self, seeds: NDArray[np.integer[Any]]) -> None:
-        """Begins anew in every lane, from a seed each."""
-        for lane, seed in enumerate(seeds):
-            self.observations[lane] = self.instances[lane].reset(seed=int(seed))[0]
+    def restart(self, seed: int | Sequence[int]) -> None:
+        """Begins anew in every lane, each from its own seed."""
+        for lane, own in enumerate(np.random.SeedSequence(seed).generate_state(len(self.instances))):
+            self.observations[lane] = self.instances[lane].reset(seed=int(own))[0]
         self.ages[:] = 0
 
     def step(self, actions: Floats, lanes: Indices | None = None) -> Steps:
@@ -183,11 +185,16 @@ def kept(env_id: str, count: int) -> Lanes:
 def returns(env_id: str, kind: str, arrays: Mapping[str, Floats], episodes: int, seed: int) -> tuple[Floats, Floats]:
     """Returns of whole episodes with the policy's mode, and with its samples."""
     lanes = kept(env_id, episodes)
-    seeds = np.random.SeedSequence(seed).generate_state(2 * episodes)
-    lanes.restart(seeds[:episodes])
+    lanes.restart(seed)
     mode = play(lanes, functools.partial(KINDS[kind].mode, arrays))
-    lanes.restart(seeds[episodes:])
-    return mode, play(lanes, acting(kind, arrays, np.random.default_rng(seed)))
+    return mode, sampled_returns(env_id, kind, arrays, episodes, seed)
+
+
+def sampled_returns(env_id: str, kind: str, arrays: Mapping[str, Floats], episodes: int, seed: int) -> Floats:
+    """Returns of whole episodes with the policy's samples."""
+    lanes = kept(env_id, episodes)
+    lanes.restart(seed)
+    return play(lanes, acting(kind, arrays, np.random.default_rng(seed)))
 
 
 class Request(NamedTuple):
@@ -199,19 +206,12 @@ class Request(NamedTuple):
     noise: float
 
 
-def received(connection: Connection) -> Request | None:
-    """The next request; none when the other side has ended, in whatever way."""
-    try:
-        return connection.recv()
-    except (EOFError, ConnectionError):
-        return None
-
-
-def collector(connection: Connection, env_id: str, count: int, seed: int) -> None:
-    """The body of a collector's process: answers requests with rows (s, a, r, terminal, s') until there are none."""
+def collect(connection: Connection, env_id: str, instances: int, seed: Sequence[int]) -> NoReturn:
+    """Answers requests with rows (s, a, r, terminal, s'), until the other side ends in whatever way."""
     rng = np.random.default_rng(seed)
-    lanes = open_lanes(env_id, count, seed)
-    while (request := received(connection)) is not None:
+    lanes = open_lanes(env_id, instances, seed)
+    while True:
+        request: Request = connection.recv()
         act = uniform(lanes.actions, rng)
         if request.arrays is not None:
             act = acting(request.kind, request.arrays, rng, request.noise)
@@ -220,3 +220,9 @@ def collector(connection: Connection, env_id: str, count: int, seed: int) -> Non
             s, a, r, after, terminals, _ = lanes.step(act(lanes.observations))
             rounds.append(np.concatenate([s, a, r[:, None], terminals[:, None].astype(np.float32), after], axis=1))
         connection.send(np.concatenate(rounds))
+
+
+if __name__ == "__main__":
+    handle, env_id, instances, *seed = sys.argv[1:]
+    with contextlib.suppress(EOFError, ConnectionError):
+        collect(Connection(int(handle)), env_id, int(instances), [int(s) for s in seed])

@@ -1,293 +1,267 @@
-"""Training in environments: many runs at once, their updates one program on the device, their steps on the CPU.
+"""`sbac.train_online`: runs that learn in an environment, their updates one program on the device.
 
 A round is a fixed number of environment steps of every run and as many updates. Each run has a process that steps
-a few instances of its environment with the policy in numpy; while the device computes the updates of one round, the
-processes gather the next, so a policy gathers data one or two rounds after it was made. All runs share one
-program: observations and actions of smaller environments are padded with zeros, and the algorithm masks the padding.
+its environment with the policy in numpy; while the device computes the updates of one round, the processes gather
+the next, so a policy gathers data one or two rounds after it was made.
 """
 
-import json
-import multiprocessing as mp
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Rows, Spec
-from sbac.data.collecting import Request, collector, returns
-from sbac.data.ladder import Ladder, Rung
-from sbac.policy import Floats
+from sbac import files
+from sbac.data.collecting import Request
+from sbac.errors import UserError
+from sbac.evaluation.rollout import check_spaces, environment_of
+from sbac.policy import Floats, Policy
+from sbac.training.run import FORMAT, Run, open_folder
 
-Tree = Any
+if TYPE_CHECKING:
+    from sbac.training.grid import Member
+    from sbac.training.learner import Learner, OnlineRun
 
-
-@dataclass(frozen=True)
-class OnlineRun:
-    """One run: an environment with its sizes, and a seed."""
-
-    environment: str
-    observations: int
-    actions: int
-    seed: int
-
-
-@dataclass(frozen=True)
-class Rounds:
-    """How a launch is cut into rounds. `capacity` is the replay buffer's, the oldest transitions leave first."""
-
-    instances: int = 8
-    steps: int = 512
-    capacity: int = 1_000_000
-    unroll: int = 1
-
-
-class Sizes(NamedTuple):
-    """Of the widest observation and action in a launch."""
-
-    observations: int
-    actions: int
-
-
-class Learner:
-    """Everything that lies on the device: the states of all runs and their replay buffers."""
-
-    def __init__(self, algorithm: Algorithm, config: Config, runs: Sequence[OnlineRun], rounds: Rounds) -> None:
-        self.phase = algorithm.phases[0]
-        self.runs = runs
-        self.rounds = rounds
-        self.sizes = Sizes(max(r.observations for r in runs), max(r.actions for r in runs))
-        self.config = jax.tree.map(lambda x: jnp.full(len(runs), x, jnp.float32), config)
-        self.key = jax.random.key(hash_seeds(r.seed for r in runs))
-        self.capacity = rounds.capacity // rounds.steps * rounds.steps
-        self.step = 0  # environment steps of every run
-        self.updates = 0
-        seeds = jnp.asarray([r.seed for r in runs])
-        self.state: Tree = jax.jit(jax.vmap(self._init))(self.config, seeds)
-        used = np.array([[i < r.actions for i in range(self.sizes.actions)] for r in runs], np.float32)
-        self.state = eqx.tree_at(lambda s: s.used, self.state, jnp.asarray(used))
-        self.replay = jnp.zeros((len(runs), self.capacity, width(self.sizes)))
-        self._insert = jax.jit(insert, donate_argnums=0)
-        self._advance = jax.jit(self._updates, donate_argnums=(0, 1))
-        self.actor: Actor = jax.jit(jax.vmap(self._actor))(self.config, self.state)
-        self.metrics: dict[str, Array] = {}
-
-    def _init(self, config: Config, seed: Array) -> Tree:
-        spec = Spec(*self.sizes, states=jnp.zeros((1, self.sizes.observations)))
-        return self.phase.init(config, spec, {}, jax.random.key(seed))
-
-    def _actor(self, config: Config, state: Tree) -> Actor:
-        return self.phase.actor(config, {}, state)
-
-    def add(self, fresh: Floats, train: bool) -> None:
-        """Takes one round of transitions (runs, steps, width) and starts that many updates."""
-        position = self.step % self.capacity
-        self.step += fresh.shape[1]
-        filled = min(self.step, self.capacity)
-        if not train:
-            self.replay = self._insert(self.replay, fresh, position)
-            return
-        self.state, self.replay, self.actor, self.metrics = self._advance(
-            self.state, self.replay, self.config, fresh, position, filled, self.key, self.updates
-        )
-        self.updates += fresh.shape[1]
-
-    def _updates(
-        self,
-        state: Tree,
-        replay: Float[Array, "runs capacity width"],
-        config: Config,
-        fresh: Float[Array, "runs steps width"],
-        position: Array,
-        filled: Array,
-        key: PRNGKeyArray,
-        updates: Array,
-    ) -> tuple[Tree, Array, Actor, dict[str, Array]]:
-        replay = insert(replay, fresh, position)
-        runs, steps, _ = fresh.shape
-        draw_key, key = jax.random.split(jax.random.fold_in(key, updates))
-        rows = jax.random.randint(draw_key, (steps, runs, config.batch_size), 0, filled)
-        batches = replay[jnp.arange(runs)[:, None], rows]
-        update = jax.vmap(self.phase.update, in_axes=(0, None, 0, 0, 0, None))
-
-        def body(state: Tree, inputs: tuple[Array, Array, Array]) -> tuple[Tree, dict[str, Array]]:
-            batch, keys, step = inputs
-            return update(config, {}, state, unpack(batch, self.sizes), keys, step)
-
-        keys = jax.random.split(key, (steps, runs))
-        numbers = updates + jnp.arange(steps)
-        state, metrics = jax.lax.scan(body, state, (batches, keys, numbers), unroll=self.rounds.unroll)
-        actor = jax.vmap(self._actor)(config, state)
-        return state, replay, actor, {k: v.mean(0) for k, v in metrics.items()}
-
-    def save(self, folder: Path) -> None:
-        """Writes all arrays; what is random follows from the seeds and the step."""
-        leaves = jax.tree.leaves(self.state)
-        np.savez(folder / "state.npz", *[np.asarray(x) for x in leaves])
-        np.save(folder / "replay.npy", np.asarray(self.replay[:, : min(self.step, self.capacity)]))
-        (folder / "learner.json").write_text(json.dumps({"step": self.step, "updates": self.updates}))
-
-    def load(self, folder: Path) -> None:
-        """Continues from what `save` wrote."""
-        counters = json.loads((folder / "learner.json").read_text())
-        self.step, self.updates = counters["step"], counters["updates"]
-        with np.load(folder / "state.npz") as file:
-            leaves = [jnp.asarray(file[f"arr_{i}"]) for i in range(len(file.files))]
-        self.state = jax.tree.unflatten(jax.tree.structure(self.state), leaves)
-        replay = np.load(folder / "replay.npy")
-        for start in range(0, replay.shape[1], self.rounds.steps):
-            self.replay = self._insert(self.replay, replay[:, start : start + self.rounds.steps], start)
-        self.actor = jax.jit(jax.vmap(self._actor))(self.config, self.state)
-
-
-def hash_seeds(seeds: Iterable[int]) -> int:
-    """One number for the launch's own draws."""
-    return int(np.random.SeedSequence(list(seeds)).generate_state(1)[0])
-
-
-def width(sizes: Sizes) -> int:
-    return 2 * sizes.observations + sizes.actions + 2
-
-
-def insert(replay: Array, fresh: Array, position: Array) -> Array:
-    return jax.lax.dynamic_update_slice(replay, fresh, (0, position, 0))
-
-
-def unpack(rows: Float[Array, "runs batch width"], sizes: Sizes) -> Batch:
-    """A row is (s, a, r, terminal, s')."""
-    o, a = sizes
-    s, actions, rewards, terminals, after = jnp.split(rows, [o, o + a, o + a + 1, o + a + 2], axis=-1)
-    return Batch(s, actions, rewards[..., 0], after, actions, terminals[..., 0], Rows(s, actions), s)
-
-
-def pack(raw: Floats, run: OnlineRun, sizes: Sizes) -> Floats:
-    """A run's rows with observations and actions padded to the launch's sizes."""
-    rows = np.zeros((len(raw), width(sizes)), np.float32)
-    o, a = run.observations, run.actions
-    after = sizes.observations + sizes.actions
-    rows[:, :o] = raw[:, :o]
-    rows[:, sizes.observations : sizes.observations + a] = raw[:, o : o + a]
-    rows[:, after : after + 2 + o] = raw[:, o + a :]
-    return rows
-
-
-def run_arrays(actor: Actor, index: int, run: OnlineRun, sizes: Sizes) -> dict[str, Floats]:
-    """One run's policy in numpy, its padding cut off."""
-    net = actor.networks["policy"]
-    weights = [np.asarray(w[index]) for w in net.weights]
-    biases = [np.asarray(b[index]) for b in net.biases]
-    outputs = len(biases[-1])
-    columns = np.arange(outputs) % sizes.actions < run.actions
-    weights[0] = weights[0][: run.observations]
-    weights[-1], biases[-1] = weights[-1][:, columns], biases[-1][columns]
-    named = {f"policy/weights/{i}": w for i, w in enumerate(weights)}
-    named |= {f"policy/biases/{i}": b for i, b in enumerate(biases)}
-    return {k: np.ascontiguousarray(v) for k, v in named.items()}
+LOGS, EVALUATIONS = 50, 10
 
 
 class Collectors:
     """A process for every run, which keeps its environments between rounds."""
 
-    def __init__(self, runs: Sequence[OnlineRun], rounds: Rounds, generation: int) -> None:
-        context = mp.get_context("spawn")
-        self.connections: list[Connection] = []
+    def __init__(self, runs: "Sequence[OnlineRun]", instances: int, steps: int, generation: int = 0) -> None:
+        quiet = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        self.each = steps // instances
+        self._connections: list[Connection] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
         for i, run in enumerate(runs):
-            here, there = context.Pipe()
-            seed = hash_seeds([run.seed, i, generation])
-            process = context.Process(
-                target=collector, args=(there, run.environment, rounds.instances, seed), daemon=True
+            here, there = Pipe()
+            arguments = [there.fileno(), run.environment, instances, run.seed, i, generation]
+            # A fresh interpreter, so that the user's script needs no __main__ guard.
+            process = subprocess.Popen(
+                [sys.executable, "-m", "sbac.data.collecting", *map(str, arguments)],
+                pass_fds=[there.fileno()],
+                env={**os.environ, **quiet},
+                start_new_session=True,
             )
-            process.start()
             there.close()
-            self.connections.append(here)
-        self.each = rounds.steps // rounds.instances
+            self._connections.append(here)
+            self._processes.append(process)
 
-    def ask(self, kind: str, policies: Sequence[Mapping[str, Floats]] | None, noise: float) -> None:
+    def __enter__(self) -> "Collectors":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for connection, process in zip(self._connections, self._processes, strict=True):
+            connection.close()  # which ends the process
+            process.wait()
+
+    def ask(self, kind: str, policies: Sequence[Mapping[str, Floats]] | None, noise: Sequence[float]) -> None:
         """Starts a round in every process; without policies the actions are uniform."""
-        for i, connection in enumerate(self.connections):
-            connection.send(Request(self.each, kind, None if policies is None else policies[i], noise))
+        for i, connection in enumerate(self._connections):
+            connection.send(Request(self.each, kind, None if policies is None else policies[i], noise[i]))
 
     def receive(self) -> list[Floats]:
-        return [connection.recv() for connection in self.connections]
-
-    def close(self) -> None:
-        for connection in self.connections:
-            connection.close()
-
-
-class Evaluators:
-    """Processes that play whole episodes with snapshots while training goes on."""
-
-    def __init__(self, processes: int, episodes: int) -> None:
-        self.pool = ProcessPoolExecutor(processes, mp_context=mp.get_context("spawn"))
-        self.episodes = episodes
-        self.waiting: list[tuple[Ladder, Rung, Future[tuple[Floats, Floats]]]] = []
-
-    def submit(self, ladder: Ladder, rung: Rung) -> None:
-        played = self.pool.submit(
-            returns, ladder.environment, ladder.kind, rung.policy(), self.episodes, hash_seeds([rung.step])
-        )
-        self.waiting.append((ladder, rung, played))
-
-    def collect(self) -> list[tuple[Ladder, Rung]]:
-        """What has been finished since the last call, its returns filled in."""
-        done = [w for w in self.waiting if w[2].done()]
-        self.waiting = [w for w in self.waiting if not w[2].done()]
-        for _, rung, played in done:
-            mode, sampled = played.result()
-            rung.mode, rung.sampled = mode.tolist(), sampled.tolist()
-        return [(ladder, rung) for ladder, rung, _ in done]
-
-    def close(self) -> None:
-        self.pool.shutdown(wait=False, cancel_futures=True)
+        """The rows of the round that was asked for."""
+        try:
+            return [connection.recv() for connection in self._connections]
+        except EOFError:
+            raise RuntimeError("a process that steps an environment has ended") from None
 
 
-def snapshot_due(before: int, after: int, schedule: Sequence[tuple[int, int]]) -> bool:
-    """Whether a snapshot falls between two steps; the schedule is (up to this step, every so many steps)."""
-    every = next((e for limit, e in schedule if after <= limit), schedule[-1][1])
+def rounds(
+    learner: "Learner", collectors: Collectors, start_steps: int, total_steps: int
+) -> Iterator[tuple[int, list[dict[str, Floats]]]]:
+    """Trains round by round. Yields, while the device works on a round, the steps before it and the policies then."""
+    import jax
+
+    from sbac.training.learner import pack, run_arrays
+
+    runs, sizes, kind = learner.runs, learner.sizes, learner.actor.kind
+    noise = [run.config.exploration for run in runs]  # pyright: ignore[reportAttributeAccessIssue]
+
+    def ask(policies: list[dict[str, Floats]]) -> None:
+        collectors.ask(kind, policies if learner.step >= start_steps else None, noise)
+
+    policies = [run_arrays(jax.device_get(learner.actor), i, run, sizes) for i, run in enumerate(runs)]
+    ask(policies)
+    while learner.step < total_steps:
+        fresh = np.stack([pack(raw, run, sizes) for raw, run in zip(collectors.receive(), runs, strict=True)])
+        ready, made_at = learner.actor, learner.step
+        learner.add(fresh, train=learner.step >= start_steps)
+        arrays = jax.device_get(ready)
+        policies = [run_arrays(arrays, i, run, sizes) for i, run in enumerate(runs)]
+        if learner.step < total_steps:
+            ask(policies)
+        yield made_at, policies
+    arrays = jax.device_get(learner.actor)
+    yield learner.step, [run_arrays(arrays, i, run, sizes) for i, run in enumerate(runs)]
+
+
+def passed(before: int, after: int, every: int) -> bool:
+    """Whether a multiple of `every` lies in (before, after]."""
     return before // every != after // every
 
 
 def train_online(
-    learner: Learner,
-    ladders: Sequence[Ladder],
-    collectors: Collectors,
-    evaluators: Evaluators,
+    environment: str,
+    algorithm: str = "sac",
     *,
-    start_steps: int,
-    exploration: float,
-    total_steps: int,
-    deadline: float,
-    schedule: Sequence[tuple[int, int]],
-    on_evaluation: Callable[[Ladder, Rung], None],
-    on_round: Callable[[], None],
-) -> None:
-    """Trains until the steps or the time (of `time.monotonic`) are used up; snapshots go into the ladders."""
-    runs, sizes = learner.runs, learner.sizes
-    kind = learner.actor.kind
-    policies = [run_arrays(jax.device_get(learner.actor), i, run, sizes) for i, run in enumerate(runs)]
-    collectors.ask(kind, policies if learner.step >= start_steps else None, exploration)
-    while learner.step < total_steps and time.monotonic() < deadline:
-        fresh = np.stack([pack(raw, run, sizes) for raw, run in zip(collectors.receive(), runs, strict=True)])
-        ready, made_at = learner.actor, learner.step
-        learner.add(fresh, train=learner.step >= start_steps)
-        arrays = jax.device_get(ready)  # of the round before: the device works on the new one meanwhile
-        policies = [run_arrays(arrays, i, run, sizes) for i, run in enumerate(runs)]
-        collectors.ask(kind, policies if learner.step >= start_steps else None, exploration)
-        if made_at >= start_steps and snapshot_due(made_at - learner.rounds.steps, made_at, schedule):
-            for ladder, policy in zip(ladders, policies, strict=True):
-                rung = Rung(made_at, {k: v.astype(np.float16) for k, v in policy.items()})
-                ladder.rungs.append(rung)
-                evaluators.submit(ladder, rung)
-        for ladder, rung in evaluators.collect():
-            on_evaluation(ladder, rung)
-        on_round()
-    jax.block_until_ready(learner.state)
+    seeds: int | Sequence[int] = 1,
+    preset: str = "quick",
+    out: str | Path | None = None,
+    steps: int | None = None,
+    evaluate: bool = True,
+    episodes: int = 10,
+    evaluation_seed: int = 10_000,
+    evaluate_every: int | None = None,
+    workers: int | None = None,
+    overwrite: bool = False,
+    progress: bool | None = None,
+    instances: int = 1,
+    round_steps: int = 50,
+    **overrides: Any,
+) -> Run:
+    """Trains in an environment, a Gymnasium id or a task's name: one update for every step, all seeds in one program.
+
+    `steps` are environment steps, and the first `start_steps` of them are uniform actions. A float option given as a
+    list is a grid, as in `sbac.train`. `out` is the run's folder; None writes nothing. Every `evaluate_every` steps
+    (default: ten times) and at the end the policies play `episodes` episodes in worker processes. Data are gathered
+    in rounds of `round_steps` steps by `instances` copies of the environment. Such a run cannot be resumed.
+    """
+    from sbac.algorithms import find
+    from sbac.data.tasks import is_task
+    from sbac.training.grid import groups, members
+    from sbac.training.train import package_versions
+
+    method = find(algorithm)
+    if not method.online:
+        raise UserError(f"{algorithm} learns from a log and not in an environment: use sbac.train")
+    if instances < 1 or round_steps % instances:
+        raise UserError(f"round_steps {round_steps}: expected a multiple of instances, {instances}")
+    if steps is not None:
+        overrides["steps"] = steps
+    runs = members(method, preset, seeds, overrides)
+    record = {
+        "format": FORMAT,
+        "algorithm": algorithm,
+        "preset": preset,
+        "labels": [run.label for run in runs],
+        "runs": [run.record() for run in runs],
+        "environment": environment,
+        "task": environment if is_task(environment) else None,
+        "rounds": {"instances": instances, "steps": round_steps},
+        "evaluation": {
+            "environment": environment if evaluate else None,
+            "episodes": episodes,
+            "seed": evaluation_seed,
+            "every": evaluate_every,
+        },
+        "versions": package_versions(),
+    }
+    with tempfile.TemporaryDirectory(prefix="sbac-") as scratch:
+        folder = Path(scratch) / "run" if out is None else Path(out)
+        open_folder(folder, record, resume=False, overwrite=overwrite)
+        launch = OnlineLaunch(folder, record, runs, workers, progress)
+        for group, indices in enumerate(groups(runs)):
+            launch.train(group, [runs[i] for i in indices])
+        run = Run.load(folder)
+        if out is None:
+            run.folder = None
+        return run
+
+
+class OnlineLaunch:
+    """Trains the groups of a launch and writes what a run's folder holds."""
+
+    def __init__(
+        self, folder: Path, record: dict[str, Any], runs: "Sequence[Member]", workers: int | None, progress: bool | None
+    ) -> None:
+        from sbac.training.launch import use_compilation_cache
+
+        use_compilation_cache()
+        self.folder, self.record, self.workers, self.progress = folder, record, workers, progress
+        name, make = environment_of(record["environment"])
+        space = make()
+        check_spaces(space, name)
+        self.environment = name
+        self.sizes = (space.observation_space.shape[0], space.action_space.shape[0])
+        low, high = space.action_space.low, space.action_space.high
+        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+            raise UserError(f"environment {name}: expected bounded actions, got {space.action_space}")
+        ones = np.ones(self.sizes[0], np.float32)
+        self.scale = {"observation_mean": 0 * ones, "observation_std": ones, "action_low": low, "action_high": high}
+        space.close()
+
+    def train(self, group: int, runs: "Sequence[Member]") -> None:
+        """Trains one group of runs to the end."""
+        from sbac.algorithms import find
+        from sbac.training.evaluations import Evaluations
+        from sbac.training.learner import Learner, OnlineRun, Rounds
+        from sbac.training.progress import make_progress
+
+        config: Any = runs[0].config
+        total, settings = config.steps[0], self.record["evaluation"]
+        instances, length = self.record["rounds"]["instances"], self.record["rounds"]["steps"]
+        wanted = [OnlineRun(self.environment, *self.sizes, run.seed, run.config) for run in runs]
+        capacity = min(1_000_000, math.ceil(total / length) * length)
+        learner = Learner(find(self.record["algorithm"]), wanted, Rounds(instances, length, capacity))
+        every = settings["every"] or max(1, math.ceil(total / EVALUATIONS))
+        evaluations = None
+        if settings["environment"] is not None:
+            evaluations = Evaluations(
+                self.folder, settings["environment"], settings["episodes"], settings["seed"], self.workers, len(runs)
+            )
+        try:
+            with Collectors(wanted, instances, length) as collectors, make_progress(self.progress) as bar:
+                bar.phase("train", len(runs), 0, total)
+                before = 0
+                policies: list[Policy] = []
+                for step, arrays in rounds(learner, collectors, config.start_steps, total):
+                    last = step >= total
+                    if last or passed(before, step, max(1, total // LOGS)):
+                        self._log(group, runs, step, learner)
+                        bar.step(min(step, total), _note(evaluations))
+                    if last or passed(before, step, every):
+                        policies = [self._policy(*pair, learner.actor.kind) for pair in zip(runs, arrays, strict=True)]
+                        if evaluations is not None:
+                            rows = [self._where(group, run, step) for run in runs]
+                            evaluations.submit(f"{group:03d}-0-train-{step:010d}", policies, rows)
+                    if evaluations is not None:
+                        evaluations.collect(wait=last)
+                    before = step
+            for run, policy in zip(runs, policies, strict=True):
+                policy.save(self.folder / "policies" / f"{run.label}.safetensors")
+        finally:
+            if evaluations is not None:
+                evaluations.close()
+
+    def _where(self, group: int, run: "Member", step: int) -> dict[str, Any]:
+        about = {"algorithm": self.record["algorithm"], "seed": run.seed, **run.grid}
+        return about | {"group": group, "phase": "train", "step": step}
+
+    def _policy(self, run: "Member", arrays: Mapping[str, Floats], kind: str) -> Policy:
+        about = {"algorithm": self.record["algorithm"], "task": self.record["task"]}
+        about |= {"label": run.label, "grid": list(run.grid), "environment": self.record["environment"]}
+        scale = {f"scale/{name}": value for name, value in self.scale.items()}
+        return Policy(kind, {**arrays, **scale}, about | run.record())
+
+    def _log(self, group: int, runs: "Sequence[Member]", step: int, learner: "Learner") -> None:
+        metrics = {name: np.asarray(values) for name, values in sorted(learner.metrics.items())}
+        rows = [
+            self._where(group, run, step) | {name: float(values[i]) for name, values in metrics.items()}
+            for i, run in enumerate(runs)
+        ]
+        if metrics:
+            files.append_rows(self.folder / "metrics.jsonl", rows)
+
+
+def _note(evaluations: Any) -> str:
+    latest: dict[str, float] = evaluations.latest if evaluations is not None else {}
+    return "  ".join(f"{name} {value:.1f}" for name, value in latest.items())
