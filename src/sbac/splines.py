@@ -1,9 +1,11 @@
 """The splines of `sbac.nn.spline` in numpy, for policies that act outside JAX; a test holds the two equal."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
+Floats = NDArray[np.floating[Any]]
 
 TAIL, MIN_BIN, MIN_SLOPE = 4.0, 0.02, 0.02
 
