@@ -4,9 +4,12 @@ import argparse
 import errno
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sbac.errors import UserError
+
+if TYPE_CHECKING:
+    from sbac.training.run import Run
 
 
 class Parser(argparse.ArgumentParser):
@@ -73,9 +76,11 @@ def _train_parser(commands: Any) -> None:
         nargs="?",
         default="hopper-demo",
         metavar="DATASET",
-        help="embedded name, task, file, folder or Minari id (default: hopper-demo)",
+        help="embedded name, task, file, folder or Minari id (default: hopper-demo); an environment for sac and td3",
     )
     parser.add_argument("--algorithm", default="sbac", help="which method (default: sbac)")
+    parser.add_argument("--task", metavar="NAME", help="the task a file belongs to, where its name does not say it")
+    parser.add_argument("--horizon", type=int, metavar="N", help="the time limit of a log that does not flag it")
     parser.add_argument(
         "--seeds",
         nargs="+",
@@ -107,15 +112,17 @@ def _train(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sbac.algorithms import find
-    from sbac.report.summary import last_evaluations, render, summarise
+    from sbac.data import load
     from sbac.training.train import train
 
-    find(args.algorithm)
     out = args.out or f"runs/{Path(args.dataset).stem}-{args.algorithm}"
+    seeds = args.seeds[0] if len(args.seeds) == 1 else args.seeds
+    if find(args.algorithm).online:
+        return _train_online(args, out, seeds)
     run = train(
-        args.dataset,
+        load(args.dataset, task=args.task, horizon=args.horizon),
         args.algorithm,
-        seeds=args.seeds[0] if len(args.seeds) == 1 else args.seeds,
+        seeds=seeds,
         preset=args.preset,
         out=out,
         steps=args.steps,
@@ -130,6 +137,37 @@ def _train(args: argparse.Namespace) -> int:
         checkpoint_seconds=args.checkpoint_seconds,
         **_options(args.extra),
     )
+    return _show(run, out)
+
+
+def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) -> int:
+    from sbac.training.online import train_online
+
+    for flag in ("resume", "warm_start"):
+        if getattr(args, flag):
+            raise UserError(f"--{flag.replace('_', '-')}: not for {args.algorithm}, which learns in an environment")
+    if args.steps is not None and len(args.steps) > 1:
+        raise UserError(f"steps {args.steps}: {args.algorithm} has one phase; expected one number")
+    run = train_online(
+        args.env or args.dataset,
+        args.algorithm,
+        seeds=seeds,
+        preset=args.preset,
+        out=out,
+        steps=None if args.steps is None else args.steps[0],
+        evaluate=not args.no_evaluate,
+        episodes=args.episodes,
+        evaluate_every=args.evaluate_every,
+        workers=args.workers,
+        overwrite=args.overwrite,
+        **_options(args.extra),
+    )
+    return _show(run, out)
+
+
+def _show(run: "Run", out: str) -> int:
+    from sbac.report.summary import last_evaluations, render, summarise
+
     print(render(summarise(last_evaluations(run.evaluations))))
     print(f"{len(run.policies)} policies in {out}/policies")
     return 0
@@ -237,11 +275,12 @@ def _data_info(args: argparse.Namespace) -> int:
 
 
 def _data_check(args: argparse.Namespace) -> int:
-    from sbac.data.inspect import check
+    from sbac.data.inspect import examine
 
-    problems = check(args.file)
-    for problem in problems:
-        print(problem)
+    findings = examine(args.file)
+    problems = findings.problems
+    for line in [*problems, *(f"note: {note}" for note in findings.notes)]:
+        print(line)
     if problems:
         raise UserError(f"{args.file}: {len(problems)} problem{'s' if len(problems) > 1 else ''} found")
     print(f"{args.file}: no problems found")
