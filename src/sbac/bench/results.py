@@ -8,6 +8,7 @@ are others. What was measured is always the last policy of a training; nothing h
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ class Series:
     def record(self) -> Record:
         return self.trials[-1].record
 
-    @property
+    @cached_property
     def task(self) -> str | None:
         """The task whose reference returns its scores are relative to."""
         return scored_task(self.record)
@@ -82,7 +83,7 @@ class Series:
 
         return returns if self.task is None else normalised_score(self.task, returns)
 
-    @property
+    @cached_property
     def episodes(self) -> list[Floats]:
         """What is reported, for each seed: the final episodes; without them, those of the last evaluation."""
         return [
@@ -90,7 +91,7 @@ class Series:
             for trial in self.trials
         ]
 
-    @property
+    @cached_property
     def scores(self) -> Floats:
         """The mean of each seed."""
         return np.array([episodes.mean() for episodes in self.episodes])
@@ -108,7 +109,7 @@ class Series:
     def worst(self) -> float:
         return float(min(episodes.min() for episodes in self.episodes))
 
-    @property
+    @cached_property
     def chosen_by(self) -> float:
         """What settings are chosen by: the last evaluation during training."""
         return float(np.mean([self.measured(trial.last).mean() for trial in self.trials]))

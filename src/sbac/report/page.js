@@ -4,7 +4,7 @@
   const SVG = "http://www.w3.org/2000/svg";
   const COLOURS = 8;
   const DASHES = ["", "6 3", "2 3", "8 3 2 3", "1 4"];
-  const SHOWN_AT_FIRST = 8;
+  const MOST_LINES = 10, SHOWN_AT_FIRST = 8;
   const taskBox = document.getElementById("task");
   const viewBox = document.getElementById("view");
   const tip = document.getElementById("tip");
@@ -285,8 +285,8 @@
   function drawOverall(view) {
     if (!host("overall")) return;
     const box = begin("overall", view.common.length);
-    const methods = shown(view).filter((method) => method in view.overall);
-    if (!view.common.length || !methods.length) return;
+    const methods = view.methods.filter((method) => method in view.overall);
+    if (!methods.length) return;
     const row = (method, [value, low, high]) => ({ name: method, look: style(view, method), value, low, high });
     const small = `${view.common.length} task${view.common.length > 1 ? "s" : ""}`;
     dotChart(card(box, "Interquartile mean of the scores", small), methods.map((m) => row(m, view.overall[m].iqm)),
@@ -296,7 +296,7 @@
       dotChart(card(box, `Probability that ${view.first} is better`, small), others.map((m) => row(m, view.better[m])),
         { label: "Probabilities of improvement", what: `${view.first} better`, range: [0, 1], middle: 0.5, digits: 2 });
     }
-    const lines = methods.map((m) => ({
+    const lines = methods.filter((m) => !state.off.has(m)).map((m) => ({
       name: m, look: style(view, m), x: view.thresholds, y: view.profiles[m][0], low: view.profiles[m][1], high: view.profiles[m][2],
     }));
     lineChart(card(box, "Performance profiles", small), lines,
@@ -358,31 +358,33 @@
 
   const GREY = { stroke: "var(--muted)", "stroke-dasharray": "4 3" };
 
-  function density(histogram) {
-    const total = histogram.counts.reduce((a, b) => a + b, 0) || 1;
-    return histogram.counts.map((count, i) => count / total / (histogram.edges[i + 1] - histogram.edges[i] || 1));
+  /* Narrow and wide distributions stand in one chart: each is scaled to its own highest bin. */
+  function scaled(counts) {
+    const highest = Math.max(...counts) || 1;
+    return counts.map((count) => count / highest);
   }
 
   function drawHistograms(view) {
     const drawn = picked(view).filter((d) => d.returns || evaluated(view, d).length);
     const acting = picked(view).find((d) => d.actions);
+    const form = { fromZero: true, exact: true };
     const box = begin("histograms", drawn.length || acting);
     for (const dataset of drawn) {
       const lines = evaluated(view, dataset).map(({ method, look, series }) => ({
-        name: method, look, x: series.returns.edges, y: density(series.returns), step: true,
+        name: method, look, x: series.returns.edges, y: scaled(series.returns.counts), step: true,
       }));
-      if (dataset.returns) lines.push({ name: "data", look: GREY, x: dataset.returns.edges, y: density(dataset.returns), step: true });
-      lineChart(card(box, dataset.name, `density of ${dataset.unit}s`), lines, { label: `Returns on ${dataset.name}`, xLabel: dataset.unit, fromZero: true });
+      if (dataset.returns) lines.push({ name: "data", look: GREY, x: dataset.returns.edges, y: scaled(dataset.returns.counts), step: true });
+      lineChart(card(box, dataset.name, `${dataset.unit}s of episodes`), lines, { label: `Returns on ${dataset.name}`, xLabel: dataset.unit, ...form });
     }
     if (!acting) return;
     acting.actions.data.forEach((counts, i) => {
       const edges = counts.map((_, k) => k).concat(counts.length)
         .map((k) => acting.actions.low[i] + (k / counts.length) * (acting.actions.high[i] - acting.actions.low[i]));
       const lines = seriesOf(view, acting).filter(({ series }) => series.actions).map(({ method, look, series }) => ({
-        name: method, look, x: edges, y: density({ edges, counts: series.actions[i] }), step: true,
+        name: method, look, x: edges, y: scaled(series.actions[i]), step: true,
       }));
-      lines.push({ name: "data", look: GREY, x: edges, y: density({ edges, counts }), step: true });
-      lineChart(card(box, `Action ${i + 1}`, `density, ${acting.name}`), lines, { label: `Action ${i + 1} on ${acting.name}`, xLabel: "action", fromZero: true, height: 170 });
+      lines.push({ name: "data", look: GREY, x: edges, y: scaled(counts), step: true });
+      lineChart(card(box, `Action ${i + 1}`, acting.name), lines, { label: `Action ${i + 1} on ${acting.name}`, xLabel: "action", ...form, height: 170 });
     });
   }
 
@@ -414,7 +416,7 @@
 
   function choose() {
     const view = current();
-    state.off = new Set(view.methods.slice(SHOWN_AT_FIRST * (view.way === "every" ? 1 : 2)));
+    state.off = new Set(view.methods.length > MOST_LINES ? view.methods.slice(SHOWN_AT_FIRST) : []);
     for (const node of document.querySelectorAll(".view")) {
       if (node.dataset.view === "every") node.open = view.way === "every";
       else node.hidden = Number(node.dataset.view) !== state.view;

@@ -14,7 +14,17 @@ from sbac.bench.cells import ONLINE, Record
 from sbac.bench.results import ONE, Series, collect, short
 from sbac.evaluation.stability import DEFINITION
 from sbac.report.payload import EVERY, page_data
-from sbac.report.scores import PAPER_NOTES, ScoreTable, bench_commands, number, paper_score, score_tables, short_name
+from sbac.report.scores import (
+    PAPER_NOTES,
+    ScoreTable,
+    bench_commands,
+    data_order,
+    method_order,
+    number,
+    paper_score,
+    score_tables,
+    short_name,
+)
 
 ABBREVIATIONS = (
     "HC = HalfCheetah, Hop = Hopper, W = Walker2d; r = random, m = medium, mr = medium-replay, me = medium-expert, "
@@ -27,9 +37,9 @@ Strip = tuple[str, bytes]
 
 def build_page(records: Sequence[Record], title: str = "sbac report", strips: Sequence[Strip] = ()) -> str:
     """The page of some records."""
-    data = page_data(records)
-    series = collect(records)
+    series = sorted(collect(records), key=lambda s: (data_order(s.data), method_order(s.method), s.length))
     tables = score_tables(series)
+    data = page_data(records, series, tables)
     sections = [
         _section("scores", "Scores", "".join(_scores(table, i) for i, table in enumerate(tables)) + _every(series)),
         _section("overall", "Over all tasks", _overall_text() + _charts("overall")) if tables else "",
@@ -256,7 +266,7 @@ def _logged_text(series: Sequence[Series]) -> str:
 def _histogram_text() -> str:
     return _note(
         "Returns: all reported episodes, and those of the data. Actions: what the policies do in states of the data, "
-        "beside what the data did there, for each dimension of the action."
+        "beside what the data did there, for each dimension of the action. Each line is scaled to its own highest bin."
     )
 
 

@@ -6,21 +6,19 @@ from typing import Any
 import numpy as np
 
 from sbac.bench.cells import HISTOGRAM_BINS, Record, digits
-from sbac.bench.results import WAYS, Series, collect
+from sbac.bench.results import WAYS, Series
 from sbac.evaluation.stability import Stability
 from sbac.evaluation.statistics import Floats, Interval
-from sbac.report.scores import ScoreTable, data_order, method_order, score_tables, short_name
+from sbac.report.scores import ScoreTable, method_order, short_name
 
 METRIC_POINTS = 25
 PROFILE_POINTS = 61
 EVERY = "every"
 
 
-def page_data(records: Sequence[Record]) -> dict[str, Any]:
+def page_data(records: Sequence[Record], series: Sequence[Series], tables: Sequence[ScoreTable]) -> dict[str, Any]:
     """Datasets, series, and the views that say which series stands for which method."""
-    series = sorted(collect(records), key=lambda s: (data_order(s.data), method_order(s.method), s.length))
     places = {id(s): i for i, s in enumerate(series)}
-    tables = score_tables(series)
     bins = {name: _bins([s for s in series if s.data == name]) for name in dict.fromkeys(s.data for s in series)}
     return {
         "datasets": [_dataset(next(s for s in series if s.data == name)) for name in bins],
@@ -71,7 +69,7 @@ def _every(series: Sequence[Series], places: Mapping[int, int]) -> list[dict[str
         shown: dict[str, dict[str, int]] = {}
         for s in group:
             shown.setdefault(s.data, {})[s.label] = places[id(s)]
-        labels = list(dict.fromkeys(s.label for s in sorted(group, key=lambda s: method_order(s.method))))
+        labels = list(dict.fromkeys(s.label for s in sorted(group, key=_label_order)))
         views.append(
             {
                 "name": f"Every setting ({length})",
@@ -89,6 +87,12 @@ def _every(series: Sequence[Series], places: Mapping[int, int]) -> list[dict[str
             }
         )
     return views
+
+
+def _label_order(s: Series) -> tuple[Any, ...]:
+    """By method, then by the values of its settings."""
+    values = [(value, "") if isinstance(value, int | float) else (0.0, str(value)) for value in s.setting.values()]
+    return (*method_order(s.method), *values)
 
 
 # --- Series and datasets ------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -72,11 +73,11 @@ class ScoreTable:
     def title(self) -> str:
         return f"{self.length}, {WAYS[self.way]}"
 
-    @property
+    @cached_property
     def methods(self) -> list[str]:
         return sorted({method for _, method in self.chosen}, key=method_order)
 
-    @property
+    @cached_property
     def datasets(self) -> list[str]:
         return sorted({data for data, _ in self.chosen}, key=data_order)
 
@@ -93,7 +94,7 @@ class ScoreTable:
     def stability_methods(self) -> list[str]:
         return list(dict.fromkeys([*self.methods, *(m for data in self.datasets for m in self.stability_row(data))]))
 
-    @property
+    @cached_property
     def common(self) -> list[str]:
         """The scored datasets that every method has: what means are taken over."""
         return [
