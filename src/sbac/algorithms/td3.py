@@ -80,8 +80,8 @@ def update(
     def keep() -> tuple[Trained[DeterministicPolicy], DeterministicPolicy, Critic]:
         return state.policy, state.policy_target, state.critic_target
 
-    policy, *targets = jax.lax.cond((step + 1) % config.policy_delay == 0, improve, keep)
-    return State(policy, critic, *targets, state.used), metrics
+    policy, slow_policy, slow_critic = jax.lax.cond((step + 1) % config.policy_delay == 0, improve, keep)
+    return State(policy, critic, slow_policy, slow_critic, state.used), metrics
 
 
 def actor(config: TD3Config, past: Past, state: State) -> Actor:

@@ -70,8 +70,9 @@ def write_ladders(path: str | Path, ladders: Sequence[Ladder]) -> None:
                 "sampled": [[round(r, 2) for r in rung.sampled] for rung in ladder.rungs],
             }
         )
-    header = {"sbac-ladders": str(FORMAT), "ladders": json.dumps(headers, sort_keys=True)}
-    write_atomic(Path(path), save(tensors, header))
+    # One entry: safetensors writes several in any order, and equal ladders shall be equal files.
+    header = json.dumps({"format": FORMAT, "ladders": headers}, sort_keys=True)
+    write_atomic(Path(path), save(tensors, {"sbac-ladders": header}))
 
 
 def read_ladders(path: str | Path) -> list[Ladder]:
@@ -84,10 +85,11 @@ def read_ladders(path: str | Path) -> list[Ladder]:
             tensors = {k: f.get_tensor(k) for k in f.keys()}  # noqa: SIM118 (not a mapping)
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path}: not a ladder file ({error})") from None
-    if meta.get("sbac-ladders") != str(FORMAT):
+    header = json.loads(meta.get("sbac-ladders", "{}"))
+    if header.get("format") != FORMAT:
         raise UserError(f"{path}: not a ladder file of this version of sbac")
     ladders: list[Ladder] = []
-    for i, head in enumerate(json.loads(meta["ladders"])):
+    for i, head in enumerate(header["ladders"]):
         prefix = f"{i}/"
         stacked = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
         rungs = [

@@ -218,7 +218,8 @@ def write(path: Path, name: str, identity: Identity, columns: Columns) -> None:
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror or error})") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def is_made(path: Path, identity: Identity) -> bool:

@@ -1,0 +1,94 @@
+"""SAC: its target, losses and gradients against float64 numpy; padding of actions; the temperature's direction."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sbac.algorithms import sac
+from sbac.algorithms.base import Spec
+from sbac.nn import Multiplier
+from tests.algorithms import float64, harness
+
+CONFIG = sac.SACConfig(hidden=(5,), discount=0.9)
+USED = jnp.array([1.0, 1.0])
+
+
+@pytest.fixture(scope="module")
+def state() -> sac.State:
+    """With a target that differs from the critic, and a temperature that is not 1."""
+    make = jax.jit(lambda key: sac.init(CONFIG, Spec(3, 2, jnp.zeros((1, 3))), {}, key))
+    made, other = make(jax.random.key(0)), make(jax.random.key(1))
+    return dataclasses.replace(made, target=other.target, temperature=Multiplier.create(0.3))
+
+
+def act(policy: sac.GaussianPolicy, s: np.ndarray, key: jax.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Actions from the same noise and their log density, in float64."""
+    mean, std = float64.tanh_gaussian(policy, s)
+    u = mean + std * np.asarray(jax.random.normal(key, mean.shape), np.float64)
+    return np.tanh(u), float64.log_normal(u, mean, std) - np.log(1 - np.tanh(u) ** 2).sum(-1)
+
+
+def test_critic_target(state: sac.State) -> None:
+    batch, key = harness.small_batch(), jax.random.key(3)
+    a, log_prob = act(state.policy.model, np.asarray(batch.next_observations), key)
+    q = float64.critic(state.target, batch.next_observations, a).min(0)
+    following = np.where(batch.terminals == 1, 0.0, 0.9 * (q - 0.3 * log_prob))
+    computed = jax.jit(sac.critic_target)(CONFIG, state, batch, key)
+    np.testing.assert_allclose(computed, batch.rewards + following, atol=1e-4)
+
+
+def test_critic_loss_and_gradient(state: sac.State) -> None:
+    batch = harness.small_batch()
+
+    def expected(critic: object) -> float:
+        q = float64.critic(critic, batch.observations, batch.actions)
+        return float(sum(np.mean((q[i] - np.arange(6.0)) ** 2) for i in range(2)))
+
+    harness.assert_loss(lambda q: sac.critic_loss(q, batch, jnp.arange(6.0))[0], expected, state.critic.model)
+
+
+def test_policy_loss_and_gradient(state: sac.State) -> None:
+    batch, key = harness.small_batch(), jax.random.key(4)
+    critic = state.critic.model
+
+    def expected(policy: sac.GaussianPolicy) -> float:
+        a, log_prob = act(policy, np.asarray(batch.observations), key)
+        return float((0.3 * log_prob - float64.critic(critic, batch.observations, a).min(0)).mean())
+
+    harness.assert_loss(
+        lambda p: sac.policy_loss(p, critic, jnp.float32(0.3), USED, batch, key)[0], expected, state.policy.model
+    )
+
+
+@pytest.mark.parametrize(("entropy", "rises"), [(-10.0, True), (10.0, False)])
+def test_temperature_pulls_the_entropy_to_minus_the_actions(state: sac.State, entropy: float, rises: bool) -> None:
+    stepped = state.temperature.update(-USED.sum() - entropy, 0.01)
+    assert (float(stepped.value) > 0.3) == rises
+
+
+def test_padding_neither_acts_nor_counts(state: sac.State) -> None:
+    """A policy with an unused third action acts, scores and learns as one with two."""
+    wide = jax.jit(lambda key: sac.init(CONFIG, Spec(3, 3, jnp.zeros((1, 3))), {}, key))(jax.random.key(2))
+    used, policy = jnp.array([1.0, 1.0, 0.0]), wide.policy.model
+    a, log_prob = sac.act(policy, used, harness.small_batch().observations, jax.random.key(5))
+    assert (a[:, 2] == 0).all()
+    narrow = eqx.tree_at(
+        lambda p: (p.net.weights[-1], p.net.biases[-1]),
+        policy,
+        tuple(x[..., jnp.array([0, 1, 3, 4])] for x in (policy.net.weights[-1], policy.net.biases[-1])),
+    )
+    mean, std = float64.tanh_gaussian(narrow, harness.small_batch().observations)
+    u = np.arctanh(np.asarray(a[:, :2], np.float64))
+    expected = float64.log_normal(u, mean, std) - np.log(1 - np.tanh(u) ** 2).sum(-1)
+    np.testing.assert_allclose(log_prob, expected, atol=1e-3)
+
+
+def test_target_follows_the_critic_slowly(state: sac.State) -> None:
+    after, metrics = jax.jit(sac.update)(CONFIG, {}, state, harness.small_batch(), jax.random.key(0), 0)
+    expected = 0.995 * state.target.nets.weights[0] + 0.005 * after.critic.model.nets.weights[0]
+    np.testing.assert_allclose(after.target.nets.weights[0], expected, rtol=1e-5)
+    assert float(metrics["temperature"]) == pytest.approx(0.3)
