@@ -96,7 +96,7 @@ def making_rate(body: str, tier: str, options: argparse.Namespace) -> float:
             answer.result()
         began = time.perf_counter()
         answers = [pool.submit(shard) for shard in part.shards()]
-        rows = len(part.join([answer.result() for answer in answers])["rewards"])
+        rows = len(part.join([answer.result()[0] for answer in answers])["rewards"])
         return rows / (time.perf_counter() - began)
 
 

@@ -11,8 +11,8 @@ import os
 import re
 import sys
 import tempfile
+import zipfile
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -20,11 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from sbac.data.arrays import read_npz
 from sbac.data.dataset import Dataset
 from sbac.data.ladder import Ladder, ladder_hash, read_ladders, shipped
 from sbac.data.loading import data_folder, made_names
-from sbac.data.shards import Columns, Pool, Shard
+from sbac.data.shards import Columns, Played, Pool, Shard
 from sbac.errors import UserError, unknown
 
 TIERS = ("random", "medium-replay", "medium", "expert")
@@ -124,9 +123,12 @@ def identity(name: str, size: int | None, seed: int) -> Identity:
 
 
 def made_identity(path: str | Path) -> Identity | None:
-    """Of a file, if it is made data."""
-    text = read_npz(Path(path)).get("identity")
-    return None if text is None else Identity(**json.loads(str(text)))
+    """Of a file, if it is made data; only this one entry is read."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return Identity(**json.loads(str(file["identity"])))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile):
+        return None
 
 
 def join(parts: Sequence[Columns]) -> Columns:
@@ -157,7 +159,7 @@ def make_datasets(
     identities = {name: identity(name, size, seed) for name in wanted}
     paths = {name: folder / f"{name}.npz" for name in wanted}
     missing = [name for name in identities if not is_made(paths[name], identities[name])]
-    for name, columns in made(missing, size, seed, workers, progress):
+    for name, columns, _ in made(missing, size, seed, workers, progress):
         write(paths[name], name, identities[name], columns)
     return [paths[name] for name in wanted]
 
@@ -166,14 +168,14 @@ def make_dataset(
     name: str, seed: int = 0, workers: int | None = None, progress: bool | None = None, size: int | None = None
 ) -> Dataset:
     """Makes one dataset without writing it."""
-    [(_, columns)] = made([name], size, seed, workers, progress)
+    [(_, columns, _)] = made([name], size, seed, workers, progress)
     return Dataset(**columns, name=name, kind="made", task=name)
 
 
 def made(
     names: Sequence[str], size: int | None, seed: int, workers: int | None, progress: bool | None
-) -> Iterator[tuple[str, Columns]]:
-    """Each dataset as soon as it is complete; a part that several need is played once."""
+) -> Iterator[tuple[str, Columns, float]]:
+    """Each dataset as soon as it is complete, with the processor's seconds; what several need is played once."""
     if workers is not None and workers < 1:
         raise UserError(f"workers {workers}: expected at least 1")
     needs = {name: parts_of(name, size, seed) for name in names}
@@ -188,20 +190,18 @@ def made(
         Pool(workers or os.cpu_count() or 1, Path(scratch), tick) as pool,
     ):
         answers = {part: [pool.submit(shard) for shard in shards] for part, shards in work.items()}
-        kept: dict[Part, Columns] = {}
+        kept: dict[Part, Played] = {}
         waiting = list(needs)
         for name in needs:
             waiting.remove(name)
             for part in needs[name]:
                 if part not in kept:
-                    kept[part] = part.join(gather(answers.pop(part)))
-            yield name, join([kept[part] for part in needs[name]])
+                    shards = [answer.result() for answer in answers.pop(part)]
+                    kept[part] = part.join([columns for columns, _ in shards]), sum(seconds for _, seconds in shards)
+            own = [kept[part] for part in needs[name]]
+            yield name, join([columns for columns, _ in own]), sum(seconds for _, seconds in own)
             still = {part for later in waiting for part in needs[later]}
-            kept = {part: columns for part, columns in kept.items() if part in still}
-
-
-def gather(answers: "Sequence[Future[Columns]]") -> list[Columns]:
-    return [answer.result() for answer in answers]
+            kept = {part: played for part, played in kept.items() if part in still}
 
 
 def write(path: Path, name: str, identity: Identity, columns: Columns) -> None:

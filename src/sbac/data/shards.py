@@ -11,6 +11,7 @@ import queue
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -23,6 +24,8 @@ from sbac.data.collecting import Act, Indices, Lanes, Steps, acting, open_lanes,
 from sbac.data.ladder import read_ladders
 
 Columns = dict[str, NDArray[Any]]
+Played = tuple[Columns, float]
+"""Rows, and the processor's seconds they took."""
 TICK = 200
 """Rounds between two lines of progress."""
 
@@ -97,7 +100,7 @@ class Pool:
     """Workers fed from one queue; `tick` hears of every few steps done."""
 
     def __init__(self, workers: int, folder: Path, tick: Callable[[int], None]) -> None:
-        self._queue: queue.Queue[tuple[Shard, Path, Future[Columns]] | None] = queue.Queue()
+        self._queue: queue.Queue[tuple[Shard, Path, Future[Played]] | None] = queue.Queue()
         self._folder, self._tick, self._count = folder, tick, 0
         self._processes = [start() for _ in range(workers)]
         for process in self._processes:
@@ -113,9 +116,9 @@ class Pool:
             with process:  # closes its pipes and waits
                 pass
 
-    def submit(self, shard: Shard) -> "Future[Columns]":
+    def submit(self, shard: Shard) -> "Future[Played]":
         """Asks for a shard."""
-        answer: Future[Columns] = Future()
+        answer: Future[Played] = Future()
         self._count += 1
         self._queue.put((shard, self._folder / f"shard-{self._count}.npz", answer))
         return answer
@@ -124,23 +127,23 @@ class Pool:
         while (item := self._queue.get()) is not None:
             shard, path, answer = item
             try:
-                self._ask(process, shard, path)
+                seconds = self._ask(process, shard, path)
                 with np.load(path, allow_pickle=False) as file:
-                    answer.set_result({name: file[name] for name in file.files})
+                    answer.set_result(({name: file[name] for name in file.files}, seconds))
                 path.unlink()
             except Exception as error:  # whatever it was, the one who waits for the answer must hear of it
                 answer.set_exception(error)
 
-    def _ask(self, process: "subprocess.Popen[str]", shard: Shard, path: Path) -> None:
+    def _ask(self, process: "subprocess.Popen[str]", shard: Shard, path: Path) -> float:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(json.dumps({"shard": dataclasses.asdict(shard), "path": str(path)}) + "\n")
         process.stdin.flush()
         done = 0
         while line := process.stdout.readline():
             answer = json.loads(line)
-            if "rows" in answer:
+            if "seconds" in answer:
                 self._tick(shard.steps - done)
-                return
+                return answer["seconds"]
             self._tick(min(answer["done"], shard.steps) - done)
             done = min(answer["done"], shard.steps)
         raise RuntimeError(f"a worker ended with exit code {process.wait()}")
@@ -163,14 +166,15 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever an environment prints must not mix with the answers
 
-    def say(answer: dict[str, int]) -> None:
+    def say(answer: dict[str, float]) -> None:
         print(json.dumps(answer), file=out, flush=True)
 
     for line in sys.stdin:
         request = json.loads(line)
+        began = time.process_time()
         columns = make_shard(Shard(**request["shard"]), lambda done: say({"done": done}))
         np.savez(request["path"], allow_pickle=False, **columns)
-        say({"rows": len(columns["rewards"])})
+        say({"seconds": time.process_time() - began})
 
 
 if __name__ == "__main__":
