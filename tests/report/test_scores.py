@@ -36,6 +36,11 @@ def test_a_table_for_each_way() -> None:
     assert best.chosen["hopper-medium-made", "sbac"].mean == pytest.approx(90.0, abs=0.5)
 
 
+def test_without_a_choice_there_is_one_table() -> None:
+    (only,) = score_tables(collect([record(means={2.0: 60.0}), record(algorithm="bc", means={1.0: 50.0})]))
+    assert only.way == ONE
+
+
 def test_means_are_over_what_every_method_has() -> None:
     one, _ = score_tables(collect(cells()))
     assert one.common == ["walker2d-medium-made", "hopper-medium-made"]  # cql has no halfcheetah

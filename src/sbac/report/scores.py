@@ -10,7 +10,7 @@ import numpy as np
 
 from sbac.bench.cells import ONLINE
 from sbac.bench.plan import GRIDS
-from sbac.bench.results import WAYS, Series, represent
+from sbac.bench.results import ONE, WAYS, Series, represent
 from sbac.data.tasks import EMBEDDED, TASKS, Score, find_task
 from sbac.evaluation.rollout import environment_of
 from sbac.evaluation.statistics import (
@@ -153,8 +153,14 @@ def score_tables(series: Sequence[Series]) -> list[ScoreTable]:
         ScoreTable(length, way, represent([s for s in offline if s.length == length], way), online)
         for length in lengths
         for way in WAYS
+        if way == ONE or _has_choice([s for s in offline if s.length == length])
     ]
     return [table for table in tables if table.chosen]
+
+
+def _has_choice(series: Sequence[Series]) -> bool:
+    """Whether any method was tried with several settings."""
+    return len({(s.method, s.label) for s in series}) > len({s.method for s in series})
 
 
 def paper_score(series: Series) -> Score | None:
