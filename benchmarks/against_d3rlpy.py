@@ -236,7 +236,7 @@ def compare_scores(peer: str, data: str, task: str, steps: int, seeds: int, epis
     for name in names:
         span = float(np.ptp(loaded.returns))
         arrays["rewards"] = (loaded.rewards * (1000.0 / span if name == "iql" else 1.0)).astype(np.float32)
-        settings = {"hidden": (256, 256), "batch_size": 256, "learning_rate": 3e-4, "discount": 0.99}
+        settings = {"hidden": (128, 128), "batch_size": 128, "learning_rate": 3e-4, "discount": 0.99}
         settings |= {"alpha": 2.5} if name == "td3-bc" else {"expectile": 0.7, "temperature": 3.0}
         run = sbac.train(
             loaded,

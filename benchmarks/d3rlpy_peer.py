@@ -31,6 +31,9 @@ def create(name: str, settings: dict[str, Any], observations: int, actions: int)
         config = d3rlpy.algos.TD3PlusBCConfig(**shared, alpha=settings["alpha"])
     elif name == "iql":
         chosen = {"expectile": settings["expectile"], "weight_temp": settings["temperature"]}
+        if "steps" in settings:  # the published schedule, which is not d3rlpy's default
+            cosine = d3rlpy.optimizers.CosineAnnealingLRFactory(T_max=settings["steps"])
+            chosen["actor_optim_factory"] = d3rlpy.optimizers.AdamFactory(lr_scheduler_factory=cosine)
         config = d3rlpy.algos.IQLConfig(**shared, **chosen, value_encoder_factory=encoder)
     else:
         config = d3rlpy.algos.CQLConfig(
