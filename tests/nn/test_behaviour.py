@@ -53,7 +53,13 @@ def test_a_spline_and_its_inverse_undo_each_other_and_know_their_slopes() -> Non
 
 # --- Densities ---------------------------------------------------------------------------------------------------
 
-EVERY = [pytest.param(kind, actions, id=f"{kind}-{actions}") for kind in KINDS for actions in (1, 3)]
+EVERY = [
+    pytest.param(
+        kind, actions, id=f"{kind}-{actions}", marks=pytest.mark.slow if (kind, actions) == ("flow", 3) else ()
+    )
+    for kind in KINDS
+    for actions in (1, 3)
+]
 
 
 @functools.cache
