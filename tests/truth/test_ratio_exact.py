@@ -73,7 +73,9 @@ def classifier_loss(config: RatioConfig, batch: RatioBatch, table: Array, target
 
 
 def mmd_loss(config: RatioConfig, batch: RatioBatch, table: Array, target: Array) -> Array:
-    return mmd.loss(config, lambda s: s @ table, batch, bandwidth=1.0)
+    at_states = batch.states @ target
+    mean = product(config, at_states, batch).sum()
+    return mmd.loss(config, lambda s: s @ table, at_states, batch, mean, bandwidth=1.0)
 
 
 def printed_loss(config: RatioConfig, batch: RatioBatch, table: Array, target: Array) -> Array:

@@ -54,11 +54,11 @@ class RatioConfig(Config):
     """pi's standard deviation counts as at least this times mu's. E[beta^2] then is at most
     (k sqrt(2 - k^2))^-actions for equal means: 0.5 up to 6 action dimensions, about 0.8 for 24."""
     ratio_normalise: bool = True
-    """beta w is divided by its mean, and so is w where the two are compared (mmd)."""
+    """beta w is divided by its mean."""
     ratio_epsilon: float = 1e-6
     """Added to that mean."""
     ratio_mean_rate: float = 0.01
-    """Rate of the running mean that a classifier divides by. A batch's own mean (rate 1) is correlated with its rows
+    """Rate of the running mean of beta w that is divided by. A batch's own mean (rate 1) is correlated with its rows
     and shrinks w: by a tenth of the effect of pi or more at batch 256 and gamma 0.99."""
     ratio_kernel: str = "gaussian"
     """gaussian | laplacian (mmd and printed)."""

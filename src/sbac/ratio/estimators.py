@@ -75,19 +75,21 @@ def bandwidth(config: RatioConfig, sample_states: Float[Array, "sample obs"]) ->
 def update(config: RatioConfig, state: State, batch: RatioBatch, key: PRNGKeyArray) -> tuple[State, Metrics]:
     """One gradient step and one step of the Polyak copy. `key` is for estimators that draw: none of these does."""
     name = method(config)
-    if name in ("mmd", "printed"):
-        loss = mmd.loss if name == "mmd" else printed.loss
+    if name == "printed":
         mean = state.product
 
         def objective(ratio: Ratio) -> Array:
-            return loss(config, partial(ratio.log_w, config), batch, state.bandwidth)
+            return printed.loss(config, partial(ratio.log_w, config), batch, state.bandwidth)
 
-    elif name == "classifier":
+    elif name in ("classifier", "mmd"):
         target = state.target.log_w(config, batch.states)
         mean = state.product.add(product(config, target, batch).sum(), config.ratio_mean_rate)
 
         def objective(ratio: Ratio) -> Array:
-            return classifier.loss(config, partial(ratio.log_w, config), target, batch, mean.value)
+            log_w = partial(ratio.log_w, config)
+            if name == "mmd":
+                return mmd.loss(config, log_w, target, batch, mean.value, state.bandwidth)
+            return classifier.loss(config, log_w, target, batch, mean.value)
 
     else:
         target = state.target.log_zeta(config, beside(batch.states, batch.actions))

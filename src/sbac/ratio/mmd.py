@@ -1,43 +1,48 @@
 """Kernel MMD between the two sides of the flow equation (F): what Eq. (7) sets out to be.
 
-Both sides are weighted points: + w at s against the pushed mass at s' and the restarts. The squared MMD is the
-kernel's quadratic form of the signed mass. Pairs of a row with itself are left out (i != j, a U-statistic): they
-add a penalty on w^2 (1 + gamma^2 beta^2) that pulls w to 0. Differentiated through every w.
+Both sides are weighted points: w at s against the pushed mass at s' and the restarts. The squared MMD is the kernel's
+quadratic form of the signed mass. Pairs of a row with itself are left out (i != j, a U-statistic): they add a penalty
+on w^2 that pulls w to 0. The pushed mass comes from the Polyak copy, as the classifier's does: differentiated through
+both sides, the loss is so flat along smooth functions (by (1 - gamma)^2) that w hardly moves.
 """
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from sbac.errors import unknown
-from sbac.ratio.base import LogRatio, RatioBatch, RatioConfig, flow, product, restart, shares
+from sbac.ratio.base import LogRatio, RatioBatch, RatioConfig, flow, restart, shares
 from sbac.ratio.kernels import kernel
 
 
-def loss(config: RatioConfig, log_w: LogRatio, batch: RatioBatch, bandwidth: float | Array) -> Float[Array, ""]:
-    """|| w d^D - (1 - gamma) restart - gamma push(w) ||^2 in the kernel's space."""
-    log_weights = log_w(batch.states)
-    inflow = flow(config, log_weights, batch, product(config, log_weights, batch).sum())
+def loss(
+    config: RatioConfig,
+    log_w: LogRatio,
+    target: Float[Array, " batch"],
+    batch: RatioBatch,
+    mean_product: Array,
+    bandwidth: float | Array,
+) -> Float[Array, ""]:
+    """|| w d^D - (1 - gamma) restart - gamma push(w_bar) ||^2 in the kernel's space.
+
+    `target` is log w_bar at the batch's states, `mean_product` the mean of beta w_bar.
+    """
+    inflow = flow(config, target, batch, mean_product)
     start = restart(config, batch)
     rows = shares(batch.weights, batch.states)
-    mass = rows * jnp.exp(log_weights)
-    if config.ratio_normalise:
-        mass = mass / mass.sum()
-
-    data = (jnp.concatenate([batch.states, batch.next_states]), jnp.concatenate([mass, -inflow.pushed]))
+    points = jnp.concatenate([batch.states, batch.next_states])
+    mass = jnp.concatenate([rows * jnp.exp(log_w(batch.states)), -inflow.pushed])
     restarted = -inflow.restart * start.shares
     if config.ratio_form == "theorem":  # the restarts are the rows themselves
-        data = (data[0], data[1].at[: len(rows)].add(restarted))
-        return quadratic(config, data, len(rows), bandwidth)
-    cross = data[1] @ kernel(config.ratio_kernel, bandwidth, data[0], start.states) @ restarted
-    initial = quadratic(config, (start.states, restarted), len(restarted), bandwidth)
-    return quadratic(config, data, len(rows), bandwidth) + 2 * cross + initial
+        return quadratic(config, points, mass.at[: len(rows)].add(restarted), len(rows), bandwidth)
+    cross = mass @ kernel(config.ratio_kernel, bandwidth, points, start.states) @ restarted
+    initial = quadratic(config, start.states, restarted, len(restarted), bandwidth)
+    return quadratic(config, points, mass, len(rows), bandwidth) + 2 * cross + initial
 
 
 def quadratic(
-    config: RatioConfig, measure: tuple[Array, Array], samples: int, bandwidth: float | Array
+    config: RatioConfig, points: Array, mass: Array, samples: int, bandwidth: float | Array
 ) -> Float[Array, ""]:
-    """mass K mass of independent samples; a sample owns every `samples`-th point."""
-    points, mass = measure
+    """mass K mass over pairs of independent samples; a sample owns every `samples`-th point."""
     gram = kernel(config.ratio_kernel, bandwidth, points, points)
     if config.ratio_pairs == "all":
         return mass @ gram @ mass

@@ -51,7 +51,7 @@ class VisitationRatio:
 
     def __call__(self, states: npt.ArrayLike) -> np.ndarray:
         """w of states (n, obs), or of one state (obs,)."""
-        x = np.asarray(states, np.float32)
+        x = numbers("states", states)
         if x.ndim not in (1, 2) or x.shape[-1] != len(self.centre):
             raise UserError(f"states: expected (n, {len(self.centre)}) or ({len(self.centre)},), got {x.shape}")
         standardised = np.atleast_2d((x - self.centre) / self.scale)
@@ -201,7 +201,7 @@ def make_config(
     for name, value in (("steps", steps), ("batch_size", batch_size)):
         if value < 1:
             raise UserError(f"{name}: expected at least 1, got {value}")
-    defaults: dict[str, Any] = {"hidden": (64, 64), "learning_rate": 1e-3, "target_rate": 0.02}
+    defaults: dict[str, Any] = {"hidden": (64, 64), "learning_rate": 5e-4, "target_rate": 0.05}
     if form != "printed":
         defaults["log_w_clip"] = 5.0
     chosen = {f"ratio_{name}": value for name, value in {**defaults, **options}.items()}
@@ -225,7 +225,7 @@ def action_rows(name: str, values: npt.ArrayLike | None, rows: int, columns: int
 
 def rows_of(name: str, values: npt.ArrayLike, *, rows: int | None = None, columns: int | None = None) -> np.ndarray:
     """A finite (rows, columns) array."""
-    x = np.asarray(values, np.float32)
+    x = numbers(name, values)
     if x.ndim != 2 or len(x) == 0:
         raise UserError(f"{name}: expected a non-empty array of rows and columns, got shape {x.shape}")
     if columns is not None and x.shape[1] != columns:
@@ -235,10 +235,17 @@ def rows_of(name: str, values: npt.ArrayLike, *, rows: int | None = None, column
 
 def column_of(name: str, values: npt.ArrayLike, rows: int) -> np.ndarray:
     """A finite array of one number per row."""
-    x = np.asarray(values, np.float32)
+    x = numbers(name, values)
     if x.ndim != 1:
         raise UserError(f"{name}: expected one number per row, got shape {x.shape}")
     return checked(name, x, rows)
+
+
+def numbers(name: str, values: npt.ArrayLike) -> np.ndarray:
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise UserError(f"{name}: expected numbers in an array") from None
 
 
 def checked(name: str, x: np.ndarray, rows: int | None) -> np.ndarray:

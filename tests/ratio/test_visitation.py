@@ -1,0 +1,128 @@
+"""sbac.visitation_ratio at its edges: what it refuses, what it warns of, what it returns."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sbac
+from sbac.errors import UserError
+from sbac.ratio import RatioWarning
+
+RNG = np.random.default_rng(0)
+ROWS = 200
+GOOD: dict[str, Any] = {
+    "states": RNG.normal(size=(ROWS, 3)),
+    "log_ratio": 0.1 * RNG.normal(size=ROWS),
+    "next_states": RNG.normal(size=(ROWS, 3)),
+    "terminals": RNG.random(ROWS) < 0.1,
+    "initial_states": RNG.normal(size=(20, 3)),
+    "discount": 0.9,
+}
+FAST = {"steps": 20, "hidden": (8,)}
+
+
+def ratio_of(**changes: Any) -> Any:
+    return sbac.visitation_ratio(**{**GOOD, **FAST, **changes})
+
+
+def with_nan(name: str) -> np.ndarray:
+    values = np.array(GOOD[name], float)
+    values.flat[3] = np.nan
+    return values
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"log_ratio": np.zeros(ROWS - 1)}, "log_ratio: expected 200 rows, got 199"),
+        ({"next_states": np.zeros((ROWS + 1, 3))}, "next_states: expected 200 rows, got 201"),
+        ({"terminals": np.zeros(3)}, "terminals: expected 200 rows, got 3"),
+        ({"next_states": np.zeros((ROWS, 2))}, "next_states: expected 3 columns, got 2"),
+        ({"initial_states": np.zeros((5, 4))}, "initial_states: expected 3 columns, got 4"),
+        ({"states": np.zeros(ROWS)}, "states: expected a non-empty array of rows and columns"),
+        ({"states": np.zeros((0, 3))}, "states: expected a non-empty array of rows and columns"),
+        ({"initial_states": np.zeros((0, 3))}, "initial_states: expected a non-empty array of rows and columns"),
+        ({"log_ratio": np.zeros((ROWS, 1))}, "log_ratio: expected one number per row"),
+        ({"states": with_nan("states")}, "states: expected finite numbers, found NaN"),
+        ({"next_states": with_nan("next_states")}, "next_states: expected finite numbers, found NaN"),
+        ({"log_ratio": with_nan("log_ratio")}, "log_ratio: expected finite numbers, found NaN"),
+        ({"initial_states": with_nan("initial_states")}, "initial_states: expected finite numbers, found NaN"),
+        ({"initial_states": None}, "initial_states: the exact form needs"),
+        ({"discount": 1.0}, r"discount: expected a number inside \(0, 1\), got 1.0"),
+        ({"discount": 0.0}, "discount: expected a number inside"),
+        ({"discount": -3}, "discount: expected a number inside"),
+        ({"discount": float("nan")}, "discount: expected a number inside"),
+        ({"form": "theorm"}, "did you mean 'theorem'"),
+        ({"estimator": "kernel"}, "unknown ratio_estimator 'kernel'"),
+        ({"steps": 0}, "steps: expected at least 1"),
+        ({"batch_size": 0}, "batch_size: expected at least 1"),
+        ({"learning_rat": 1.0}, "did you mean 'learning_rate'"),
+        ({"estimator": "state-action-classifier"}, "actions: the state-action-classifier needs these"),
+        ({"states": [["a", "b", "c"]]}, "states: expected numbers"),
+        ({"kernel": "cosine", "estimator": "mmd"}, "unknown ratio_kernel 'cosine'"),
+    ],
+)
+def test_bad_input_is_one_clear_line(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        ratio_of(**changes)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [-1e4, 1e4])
+def test_impossible_actions_give_finite_weights_and_a_warning(value: float) -> None:
+    with pytest.warns(RatioWarning, match="mean of beta"):
+        ratio = ratio_of(log_ratio=np.full(ROWS, value))
+    assert np.isfinite(ratio(GOOD["states"])).all()
+
+
+def test_one_action_that_carries_everything_warns() -> None:
+    log_ratio = np.full(ROWS, -5.0)
+    log_ratio[7] = np.log(ROWS)
+    with pytest.warns(RatioWarning, match="effective share of beta 0.005"):
+        ratio_of(log_ratio=log_ratio)
+
+
+@pytest.mark.parametrize(("form", "estimator"), [("exact", "default"), ("theorem", "mmd"), ("exact", "lstd")])
+def test_what_comes_back(form: str, estimator: str) -> None:
+    ratio = ratio_of(form=form, estimator=estimator, initial_states=GOOD["initial_states"] if form == "exact" else None)
+    w = ratio(GOOD["states"])
+    assert isinstance(w, np.ndarray) and w.shape == (ROWS,) and (w > 0).all()
+    assert np.isclose(w.mean(), 1.0, atol=1e-4)
+    assert np.isclose(ratio(GOOD["states"][0]), w[0], rtol=1e-5)
+    assert set(ratio.diagnostics) == {"raw_mean", "ess_w", "ess_beta", "share_at_clip", "mean_beta"}
+    with pytest.raises(UserError, match=r"expected \(n, 3\)"):
+        ratio(np.zeros((4, 2)))
+
+
+def test_same_seed_same_bits_and_another_seed_other_ones() -> None:
+    first, again, other = (ratio_of(seed=seed)(GOOD["states"]) for seed in (0, 0, 1))
+    assert (first == again).all()
+    assert (first != other).any()
+
+
+def test_units_of_the_states_do_not_matter() -> None:
+    """States are standardised inside; a column that never changes is left as it is."""
+    scale, shift = np.array([100.0, 0.01, 1.0]), np.array([5.0, -3.0, 0.0])
+    scaled = {name: GOOD[name] * scale + shift for name in ("states", "next_states", "initial_states")}
+    assert np.allclose(ratio_of(**scaled)(scaled["states"]), ratio_of()(GOOD["states"]), rtol=1e-3)
+    constant = {name: GOOD[name] * [1.0, 1.0, 0.0] for name in scaled}
+    assert np.isfinite(ratio_of(**constant)(constant["states"])).all()
+
+
+def test_next_state_of_a_terminal_row_is_not_read() -> None:
+    moved = GOOD["next_states"] + 50.0 * GOOD["terminals"][:, None]
+    assert np.allclose(ratio_of(next_states=moved)(GOOD["states"]), ratio_of()(GOOD["states"]), atol=1e-6)
+
+
+def test_state_action_classifier_takes_actions_of_the_policy() -> None:
+    actions = {
+        "actions": RNG.normal(size=(ROWS, 2)),
+        "next_policy_actions": RNG.normal(size=(ROWS, 2)),
+        "initial_policy_actions": RNG.normal(size=(20, 2)),
+    }
+    ratio = ratio_of(estimator="state-action-classifier", **actions)
+    assert np.isfinite(ratio(GOOD["states"])).all()
+    with pytest.raises(UserError, match="initial_policy_actions: expected 20 rows, got 19"):
+        short = {**actions, "initial_policy_actions": actions["initial_policy_actions"][1:]}
+        ratio_of(estimator="state-action-classifier", **short)
