@@ -129,7 +129,7 @@ def hovers(driver: webdriver.Chrome) -> None:
         expect(found, f"nothing drawn in {name}")
         chart = found[0]
         driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", chart)
-        ActionChains(driver).move_to_element(chart).pause(0.1).perform()
+        ActionChains(driver).pause(0.3).move_to_element(chart).pause(0.1).perform()  # scrolling hides the tooltip
         tips = visible(driver, "#tip")
         expect(tips and tips[0].text.strip(), f"no tooltip in {name}")
     ActionChains(driver).move_to_element(driver.find_element(By.ID, "view")).perform()

@@ -111,19 +111,31 @@ def test_grids_from_the_command_line() -> None:
 
 
 def test_a_key_changes_with_whatever_changes_the_numbers(log: str) -> None:
-    data, code = make_data(), code_version("bc")
+    code = code_version("bc")
     (cell,) = cells(log)
     keys = {
-        cell.key(data, PROTOCOL, code),
-        cells(log, length=[41])[0].key(data, PROTOCOL, code),
-        cells(log, seeds=3)[0].key(data, PROTOCOL, code),
-        cells(log, environment=None)[0].key(data, PROTOCOL, code),
-        cell.key(make_data(seed=1), PROTOCOL, code),
-        cell.key(data, dataclasses.replace(PROTOCOL, episodes=5), code),
-        cell.key(data, PROTOCOL, code | {"hash": "another"}),
+        cell.key(None, "data", PROTOCOL, code),
+        cells(log, length=[41])[0].key(None, "data", PROTOCOL, code),
+        cells(log, seeds=3)[0].key(None, "data", PROTOCOL, code),
+        cells(log, environment=None)[0].key(None, "data", PROTOCOL, code),
+        cell.key(None, "other data", PROTOCOL, code),
+        cell.key(None, "data", dataclasses.replace(PROTOCOL, episodes=5), code),
+        cell.key(None, "data", PROTOCOL, code | {"hash": "another"}),
     }
     assert len(keys) == 7
-    assert cell.key(data, dataclasses.replace(PROTOCOL, final_episodes=5), code) in keys
+    assert cell.key(None, "data", dataclasses.replace(PROTOCOL, final_episodes=5), code) in keys
+
+
+def test_data_is_known_by_its_hash_and_made_data_by_what_it_was_made_from(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("SBAC_DATA", str(tmp_path))
+    made = '{"ladder": "abc", "tier": "medium", "size": 600, "seed": 0, "mujoco": "3.4.0"}'
+    columns = {name: getattr(make_data(), name) for name in ("observations", "actions", "rewards", "terminals")}
+    about = {"name": "hopper-medium-made", "kind": "made", "task": "hopper-medium-made", "identity": made}
+    columns["actions"] = columns["actions"] / 2
+    np.savez(tmp_path / "hopper-medium-made.npz", **columns, **{k: np.array(v) for k, v in about.items()})
+    data = sbac.load("hopper-medium-made")
+    assert runner.data_identity(Cell("hopper-medium-made", "bc"), data) == made
+    assert runner.data_identity(Cell("log", "bc"), make_data()) == make_data().hash
 
 
 def test_code_version_covers_what_a_method_imports() -> None:

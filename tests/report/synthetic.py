@@ -69,6 +69,7 @@ def record(
             "rows": 1000,
             "episodes": 10,
             "hash": "d" * 64,
+            "identity": "d" * 64,
             "returns": {"mean": 5.0, "edges": list(range(26)), "counts": list(range(25))},
         },
         "environment": data if scored else "Pendulum-v1",

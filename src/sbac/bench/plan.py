@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from sbac.errors import UserError
 
 if TYPE_CHECKING:
-    from sbac.data import Dataset
     from sbac.training.grid import Member
 
 # The settings each method is tried with, four for each: of the number that weighs its closeness to the data, or what
@@ -94,12 +93,12 @@ class Cell:
         steps = {} if self.length is None else {"steps": list(self.length)}
         return members(find(self.algorithm), self.preset, list(self.seeds), {**self.settings, **steps}, task)
 
-    def key(self, data: "Dataset | None", protocol: Protocol, code: Mapping[str, str]) -> str:
+    def key(self, task: str | None, data: str, protocol: Protocol, code: Mapping[str, str]) -> str:
         """The cell's identity: what was trained, on which data, by which code, and how it was watched."""
         identity = {
             "algorithm": self.algorithm,
-            "runs": [run.record() for run in self.runs(None if data is None else data.task)],
-            "data": self.data if data is None else data.hash,
+            "runs": [run.record() for run in self.runs(task)],
+            "data": data,
             "environment": self.environment,
             "code": code,
             "watched": [protocol.episodes, protocol.seed, protocol.every],

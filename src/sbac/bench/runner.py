@@ -118,9 +118,11 @@ class Bench:
         run = self._train(cell, data, folder, self.protocol.schedule(steps[-1]))
         seconds = time.monotonic() - began
         self._seconds.append(seconds)
+        measured = describe(run, data)
+        measured["data"]["identity"] = data_identity(cell, data)
         record = {
             "key": key,
-            **describe(run, data),
+            **measured,
             "length": None if cell.length is None else list(cell.length),
             "settings": dict(cell.settings),
             "protocol": asdict(self.protocol),
@@ -183,7 +185,8 @@ class Bench:
         return self._data[1]
 
     def _key(self, cell: Cell, data: "Dataset | None") -> tuple[str, Path]:
-        key = cell.key(data, self.protocol, code_version(cell.algorithm))
+        task = None if data is None else data.task
+        key = cell.key(task, data_identity(cell, data), self.protocol, code_version(cell.algorithm))
         about = {"data": {"name": _data_name(cell, data)}, "algorithm": cell.algorithm, "key": key}
         return key, cell_path(self.results, about)
 
@@ -196,10 +199,10 @@ class Bench:
         if not self.any_code:
             return None
         wanted = [run.record() for run in cell.runs(None if data is None else data.task)]
-        identity = "" if data is None else data.hash
+        identity = data_identity(cell, data)
         for other in sorted(path.parent.glob("*.json"), reverse=True):
             record = read_cell(other)
-            same = record["data"]["hash"] == identity and record["algorithm"] == cell.algorithm
+            same = record["data"]["identity"] == identity and record["algorithm"] == cell.algorithm
             if same and [{**record["config"], **run} for run in record["runs"]] == _as_json(wanted):
                 return record
         return None
@@ -235,6 +238,17 @@ class Bench:
 
 def _label(cell: Cell) -> str:
     return f"{cell.algorithm}@{cell.preset}"
+
+
+def data_identity(cell: Cell, data: "Dataset | None") -> str:
+    """The hash of the transitions; of made data, whose bits may differ between processors, what it was made from."""
+    from sbac.data.loading import locate
+    from sbac.data.making import made_identity
+
+    if data is None:
+        return cell.data
+    made = made_identity(locate(cell.data).path) if data.kind == "made" else None
+    return data.hash if made is None else str(made)
 
 
 def _data_name(cell: Cell, data: "Dataset | None") -> str:
