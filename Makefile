@@ -11,10 +11,10 @@ demo: $(READY)  ## learn from the embedded dataset, print a table, draw a learni
 
 test: $(READY)  ## lint and all tests but the slow ones
 	$(BIN)/ruff check src tests benchmarks examples
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 test-slow: $(READY)  ## the slow tests
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow -n auto --dist worksteal
 
 lint: $(READY)  ## style and types
 	$(BIN)/ruff check src tests benchmarks examples

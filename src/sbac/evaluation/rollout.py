@@ -71,7 +71,9 @@ def check_spaces(environment: Any, name: str) -> None:
             raise UserError(f"environment {name}: {kind} space {space} is not a flat box of real numbers")
 
 
-def rollout(environments: Sequence[Any], policy: Acts, seeds: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def rollout(
+    environments: Sequence[Any], policy: Acts, seeds: Sequence[int]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return and length of one episode per environment; finished ones wait for the rest."""
     states = [env.reset(seed=int(seed))[0] for env, seed in zip(environments, seeds, strict=True)]
     returns, lengths = np.zeros(len(states)), np.zeros(len(states), np.int64)

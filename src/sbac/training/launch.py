@@ -19,7 +19,6 @@ import numpy as np
 from sbac import files
 from sbac.algorithms.base import Algorithm, Spec
 from sbac.data import Dataset
-from sbac.errors import UserError
 from sbac.evaluation.rollout import EnvSource
 from sbac.policy import Policy
 from sbac.training.engine import Program
