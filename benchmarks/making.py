@@ -1,17 +1,21 @@
 """Speed of making data beside that of unwrapped Gymnasium, on all cores, in one run.
 
-python benchmarks/making.py [--steps 100000] [--workers 2]
+python benchmarks/making.py [--workers 2] [--size 1000000]
 
 Both sides use the same number of processes. Gymnasium steps one bare environment in each with uniform actions drawn
-beforehand, and starts episodes anew where they end; making is `make_dataset`, from asking to the dataset in memory:
-policies, rejected overshoot, files between processes and all. Starting the processes is left out on both sides.
+beforehand, and starts episodes anew where they end. Making plays the first shards of a dataset of the given size, one
+in each process: policies, rejected overshoot, files between processes and all. Starting the processes is left out on
+both sides. On a machine that does other work too, only the steps a processor second tell the two apart.
 """
 
 import argparse
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,45 +30,51 @@ QUIET = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS":
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--size", type=int, default=1_000_000)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--rounds", type=int, default=3, help="repetitions, one side after the other")
     parser.add_argument("--bodies", nargs="+", default=["halfcheetah", "hopper", "walker2d"])
     parser.add_argument("--tiers", nargs="+", default=["random", "medium", "expert"])
-    parser.add_argument("--gymnasium", metavar="ID", help=argparse.SUPPRESS)  # the child's side
+    parser.add_argument("--gymnasium", nargs=2, help=argparse.SUPPRESS)  # a child: the environment, the steps
     options = parser.parse_args()
     if options.gymnasium:
-        step_gymnasium(options.gymnasium, options.steps)
+        step_gymnasium(options.gymnasium[0], int(options.gymnasium[1]))
         return
-    print(f"{options.workers} processes, {options.steps} steps, median of {options.rounds}, steps/s")
-    print(f"{'':24} {'Gymnasium':>10} {'making':>10} {'ratio':>6}")
+    print(f"{options.workers} processes, shards of {options.size:,} transitions, median of {options.rounds}")
+    print(f"{'':20} {'steps/s':>10}{'':18} {'steps per processor second':>28}")
+    print(f"{'':20} {'Gymnasium':>10} {'making':>10} {'ratio':>6} {'Gymnasium':>12} {'making':>8} {'ratio':>6}")
     for body in options.bodies:
         env_id = read_ladders(shipped(body))[0].environment
         for tier in options.tiers:
-            rates = [
-                (gymnasium_rate(env_id, options.steps, options.workers), making_rate(body, tier, options))
-                for _ in range(options.rounds)
-            ]
-            theirs, ours = np.median(rates, axis=0)
-            ratio = np.median([mine / other for other, mine in rates])
-            print(f"{body + '-' + tier:24} {theirs:10,.0f} {ours:10,.0f} {ratio:6.2f}", flush=True)
+            shards = Part(body, tier, options.size, 0).shards()[: options.workers]
+            rates = np.array([(*gymnasium_rates(env_id, shards), *making_rates(shards)) for _ in range(options.rounds)])
+            wall, own, our_wall, our_own = np.median(rates, axis=0)
+            ratio, own_ratio = np.median(rates[:, 2:] / rates[:, :2], axis=0)
+            print(
+                f"{body + '-' + tier:20} {wall:10,.0f} {our_wall:10,.0f} {ratio:6.2f}"
+                f" {own:12,.0f} {our_own:8,.0f} {own_ratio:6.2f}",
+                flush=True,
+            )
 
 
-def gymnasium_rate(env_id: str, steps: int, workers: int) -> float:
-    """Steps a second of `workers` processes together."""
-    each = steps // workers
-    command = [sys.executable, __file__, "--gymnasium", env_id, "--steps", str(each)]
+def gymnasium_rates(env_id: str, shards: Sequence[Shard]) -> tuple[float, float]:
+    """Steps a second of a process for each shard together, and steps a processor second."""
+    total = sum(shard.steps for shard in shards)
+    command = [sys.executable, __file__, "--gymnasium", env_id, str(shards[0].steps)]
     children = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **QUIET})
-        for _ in range(workers)
+        for _ in shards
     ]
     for child in children:
         assert child.stdout is not None
         child.stdout.readline()  # ready
     began = time.perf_counter()
     for child in children:
-        child.communicate("go\n")
-    return each * workers / (time.perf_counter() - began)
+        assert child.stdin is not None
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    own = sum(float(child.communicate()[0]) for child in children)
+    return total / (time.perf_counter() - began), total / own
 
 
 def step_gymnasium(env_id: str, steps: int) -> None:
@@ -73,31 +83,25 @@ def step_gymnasium(env_id: str, steps: int) -> None:
     actions = np.random.default_rng(0).uniform(-1, 1, (steps, env.action_space.shape[0])).astype(np.float32)
     print("ready", flush=True)
     sys.stdin.readline()
-    age = 0
+    age, began = 0, time.process_time()
     for action in actions:
         _, _, terminated, _, _ = env.step(action)
         age += 1
         if terminated or age == 1000:
             env.reset()
             age = 0
+    print(time.process_time() - began)
 
 
-def making_rate(body: str, tier: str, options: argparse.Namespace) -> float:
-    """Rows a second that arrive, whatever overshoots."""
-    import tempfile
-
-    part = Part(body, tier, options.steps, 0)
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        Pool(options.workers, Path(scratch), lambda steps: None) as pool,
-    ):
-        warm = [pool.submit(Shard(str(shipped(body)), [(None, 20)], False, 1, (i,))) for i in range(options.workers)]
-        for answer in warm:
-            answer.result()
+def making_rates(shards: Sequence[Shard]) -> tuple[float, float]:
+    """Rows a second that are asked for (what overshoots is not counted), and rows a processor second."""
+    with tempfile.TemporaryDirectory() as scratch, Pool(len(shards), Path(scratch), lambda steps: None) as pool:
+        for answer in [pool.submit(replace(shard, stages=[(None, 5)], whole=False)) for shard in shards]:
+            answer.result()  # the processes are up
         began = time.perf_counter()
-        answers = [pool.submit(shard) for shard in part.shards()]
-        rows = len(part.join([answer.result()[0] for answer in answers])["rewards"])
-        return rows / (time.perf_counter() - began)
+        played = [answer.result() for answer in [pool.submit(shard) for shard in shards]]
+        total = sum(shard.steps for shard in shards)
+        return total / (time.perf_counter() - began), total / sum(seconds for _, seconds in played)
 
 
 if __name__ == "__main__":
