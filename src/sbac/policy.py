@@ -365,7 +365,8 @@ class Policy:
         """Writes the policy; the file holds no time, path or host, so equal policies are equal files."""
         from safetensors.numpy import save
 
-        header = {"sbac": str(FORMAT), "kind": self.kind, "config": json.dumps(self.config, sort_keys=True)}
+        about = {"format": FORMAT, "kind": self.kind, "config": self.config}
+        header = {"sbac": json.dumps(about, sort_keys=True)}  # one entry: several would come in any order
         data = save({k: np.ascontiguousarray(v) for k, v in sorted(self.arrays.items())}, header)
         write_atomic(Path(path), data)
 
@@ -382,10 +383,14 @@ class Policy:
             raise UserError(f"{path}: no such policy file") from None
         except (SafetensorError, OSError) as error:
             raise UserError(f"{path}: not a policy file ({error})") from None
-        if meta.get("sbac") != str(FORMAT):
-            raise UserError(f"{path}: not a policy of this version of sbac (format {meta.get('sbac')!r})")
-        config = json.loads(meta["config"])
+        try:
+            about = json.loads(meta.get("sbac", ""))
+        except ValueError:
+            raise UserError(f"{path}: not a policy of sbac") from None
+        if not isinstance(about, dict) or about.get("format") != FORMAT:
+            raise UserError(f"{path}: not a policy of this version of sbac (expected format {FORMAT})")
+        config = about["config"]
         missing = {"algorithm", "seed", "label", "grid"} - config.keys()
         if missing:
             raise UserError(f"{path}: a policy without its {sorted(missing)[0]}")
-        return Policy(meta["kind"], arrays, config)
+        return Policy(about["kind"], arrays, config)
