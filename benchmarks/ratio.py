@@ -29,7 +29,7 @@ from truth.problems import LinearGaussian, correlation, effective_size, skill
 DISCOUNT = 0.99
 TRAJECTORIES = 250
 FLOOR = 0.5  # of pi's standard deviation, relative to mu's, unless a variant says otherwise
-INFINITE = float("inf")
+NO_CLIP = 50.0
 
 
 class System(NamedTuple):
@@ -73,7 +73,7 @@ VARIANTS = {
     "classifier, batch's own mean": Variant(options={"mean_rate": 1.0}),
     "classifier, not normalised": Variant(options={"normalise": False}),
     "classifier, beta clipped, no floor": Variant(floor=0.0),
-    "classifier, raw beta": Variant(floor=0.0, options={"log_beta_clip": INFINITE}),
+    "classifier, raw beta": Variant(floor=0.0, options={"log_beta_clip": NO_CLIP}),
     "state-action-classifier, no floor": Variant(estimator="state-action-classifier", floor=0.0),
     "mmd, all pairs, not normalised": Variant(estimator="mmd", options={"pairs": "all", "normalise": False}),
 }

@@ -143,17 +143,6 @@ def test_diagnostics() -> None:
     assert np.isclose(found["ratio_ess"], w.mean() ** 2 / (w**2).mean())
     assert np.isclose(found["ratio_at_clip"], 0.25)
     assert np.isclose(found["beta_ess"], 0.25)
-    assert not ratio.believable(found)
-
-
-@pytest.mark.parametrize(
-    ("name", "bad"),
-    [("ratio_mean", 0.4), ("ratio_mean", 2.5), ("ratio_ess", 0.05), ("beta_ess", 0.01), ("beta_mean", 0.05)],
-)
-def test_believable(name: str, bad: float) -> None:
-    good = {"ratio_mean": 1.0, "ratio_ess": 0.5, "beta_ess": 0.4, "beta_mean": 1.0, "ratio_at_clip": 0.0}
-    assert ratio.believable({key: jnp.asarray(value) for key, value in good.items()})
-    assert not ratio.believable({key: jnp.asarray(value) for key, value in (good | {name: bad}).items()})
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 import sbac
 from sbac.errors import UserError
 from sbac.ratio import RatioWarning
+from sbac.ratio.visitation import reasons_for_doubt
 
 RNG = np.random.default_rng(0)
 ROWS = 200
@@ -19,7 +20,7 @@ GOOD: dict[str, Any] = {
     "initial_states": RNG.normal(size=(20, 3)),
     "discount": 0.9,
 }
-FAST = {"steps": 20, "hidden": (8,)}
+FAST = {"steps": 20, "hidden": [8]}
 
 
 def ratio_of(**changes: Any) -> Any:
@@ -60,6 +61,9 @@ def with_nan(name: str) -> np.ndarray:
         ({"learning_rat": 1.0}, "did you mean 'learning_rate'"),
         ({"estimator": "state-action-classifier"}, "actions: the state-action-classifier needs these"),
         ({"states": [["a", "b", "c"]]}, "states: expected numbers"),
+        ({"terminals": np.full(ROWS, 2.0)}, "terminals: expected 0 or 1"),
+        ({"log_w_clip": float("inf")}, "log_w_clip: expected a finite number"),
+        ({"learning_rate": -1.0}, "learning_rate: expected a finite number of at least 0"),
         ({"kernel": "cosine", "estimator": "mmd"}, "unknown ratio_kernel 'cosine'"),
     ],
 )
@@ -74,6 +78,16 @@ def test_impossible_actions_give_finite_weights_and_a_warning(value: float) -> N
     with pytest.warns(RatioWarning, match="mean of beta"):
         ratio = ratio_of(log_ratio=np.full(ROWS, value))
     assert np.isfinite(ratio(GOOD["states"])).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [("raw_mean", 0.4), ("raw_mean", 2.5), ("ess_w", 0.05), ("ess_beta", 0.01), ("mean_beta", 0.05), ("ess_w", np.nan)],
+)
+def test_reasons_for_doubt(name: str, bad: float) -> None:
+    good = {"raw_mean": 1.0, "ess_w": 1.0, "ess_beta": 0.4, "mean_beta": 1.0, "share_at_clip": 0.0}
+    assert reasons_for_doubt(good) == []
+    assert len(reasons_for_doubt(good | {name: bad})) == 1
 
 
 def test_one_action_that_carries_everything_warns() -> None:

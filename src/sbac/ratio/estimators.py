@@ -8,7 +8,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.algorithms.base import Metrics
 from sbac.errors import UserError, unknown
@@ -18,12 +18,7 @@ from sbac.ratio.base import ESTIMATORS, FORMS, Ratio, RatioBatch, RatioConfig, R
 from sbac.ratio.kernels import median_bandwidth
 from sbac.ratio.state_action_classifier import absorbed, beside
 
-# Below these the estimate is not to be believed (`believable`).
-MIN_BETA_SHARE = 0.02
-MIN_W_SHARE = 0.1
-MEAN_W = (0.5, 2.0)
-MEAN_BETA = (0.1, 10.0)
-NEAR_CLIP = 0.95
+NEAR_CLIP = 0.95  # |log w| above this share of its clip counts as at the clip
 
 
 def method(config: RatioConfig) -> str:
@@ -143,15 +138,3 @@ def effective_share(logs: Float[Array, " batch"]) -> Float[Array, ""]:
     """(E x)^2 / E x^2 of x = exp(logs), safe for any size of the logs."""
     x = jnp.exp(logs - logs.max())
     return x.mean() ** 2 / (x**2).mean()
-
-
-def believable(metrics: Metrics) -> Bool[Array, ""]:
-    """Whether the diagnostics leave w standing: the thresholds are at the top of this file."""
-    return (
-        (metrics["beta_ess"] >= MIN_BETA_SHARE)
-        & (metrics["ratio_ess"] >= MIN_W_SHARE)
-        & (metrics["ratio_mean"] >= MEAN_W[0])
-        & (metrics["ratio_mean"] <= MEAN_W[1])
-        & (metrics["beta_mean"] >= MEAN_BETA[0])
-        & (metrics["beta_mean"] <= MEAN_BETA[1])
-    )

@@ -1,6 +1,7 @@
 """The visitation ratio from plain arrays: no policy network, no engine."""
 
 import dataclasses
+import math
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -13,20 +14,15 @@ from jaxtyping import Array, PRNGKeyArray
 
 from sbac.errors import UserError, unknown
 from sbac.ratio.base import Ratio, RatioBatch, RatioConfig
-from sbac.ratio.estimators import (
-    MEAN_BETA,
-    MEAN_W,
-    MIN_BETA_SHARE,
-    MIN_W_SHARE,
-    bandwidth,
-    init,
-    method,
-    summary,
-    update,
-)
+from sbac.ratio.estimators import bandwidth, init, method, summary, update
 from sbac.ratio.lstd import FourierFeatures, LinearRatio, solve
 
 ROWS_AT_ONCE = 8_192
+# Beyond these the estimate is not to be believed.
+LEAST_ESS_BETA = 0.02
+LEAST_ESS_W = 0.1
+MEAN_W = (0.5, 2.0)
+MEAN_BETA = (0.1, 10.0)
 
 
 class RatioWarning(UserWarning):
@@ -54,7 +50,7 @@ class VisitationRatio:
         x = numbers("states", states)
         if x.ndim not in (1, 2) or x.shape[-1] != len(self.centre):
             raise UserError(f"states: expected (n, {len(self.centre)}) or ({len(self.centre)},), got {x.shape}")
-        standardised = np.atleast_2d((x - self.centre) / self.scale)
+        standardised = np.atleast_2d((checked("states", x) - self.centre) / self.scale)
         w = np.exp(np.asarray(log_w_of_rows(self.config, self.model, jnp.asarray(standardised))) - self.log_mean)
         return w if x.ndim == 2 else w[0]
 
@@ -102,7 +98,7 @@ def visitation_ratio(
         states=standardised(s),
         log_ratio=jnp.asarray(column_of("log_ratio", log_ratio, count)),
         next_states=standardised(rows_of("next_states", next_states, rows=count, columns=size)),
-        terminals=jnp.asarray(column_of("terminals", terminals, count)),
+        terminals=jnp.asarray(flags_of("terminals", terminals, count)),
     )
     starts = count  # in the theorem form pi restarts at the rows themselves
     if config.ratio_form == "exact":
@@ -135,21 +131,17 @@ def visitation_ratio(
 
 def reasons_for_doubt(diagnostics: dict[str, float]) -> list[str]:
     """One phrase for each threshold that is crossed."""
-    low_w, high_w = MEAN_W
-    low_beta, high_beta = MEAN_BETA
-    checks = {
-        f"effective share of beta {diagnostics['ess_beta']:.3g}, below {MIN_BETA_SHARE}": (
-            diagnostics["ess_beta"] < MIN_BETA_SHARE
-        ),
-        f"mean of beta {diagnostics['mean_beta']:.3g}, outside [{low_beta}, {high_beta}]": not (
-            low_beta <= diagnostics["mean_beta"] <= high_beta
-        ),
-        f"effective share of w {diagnostics['ess_w']:.3g}, below {MIN_W_SHARE}": diagnostics["ess_w"] < MIN_W_SHARE,
-        f"mean of w before normalisation {diagnostics['raw_mean']:.3g}, outside [{low_w}, {high_w}]": not (
-            low_w <= diagnostics["raw_mean"] <= high_w
-        ),
+    bounds = {
+        "ess_beta": ("effective share of beta", LEAST_ESS_BETA, 1.0),
+        "mean_beta": ("mean of beta", *MEAN_BETA),
+        "ess_w": ("effective share of w", LEAST_ESS_W, 1.0),
+        "raw_mean": ("mean of w before normalisation", *MEAN_W),
     }
-    return [reason for reason, crossed in checks.items() if crossed]
+    return [
+        f"{words} {diagnostics[name]:.3g}, outside [{low:g}, {high:g}]"
+        for name, (words, low, high) in bounds.items()
+        if not low <= diagnostics[name] <= high + 1e-3
+    ]
 
 
 @jax.jit
@@ -193,9 +185,11 @@ def make_config(
 ) -> RatioConfig:
     """The config of a fit: small networks and a log-w clip of 5, since accuracy comes first here."""
     fields = {f.name.removeprefix("ratio_") for f in dataclasses.fields(RatioConfig) if f.name.startswith("ratio_")}
-    for name in options:
+    for name, value in options.items():
         if name not in fields:
             raise unknown("option of visitation_ratio", name, fields)
+        if isinstance(value, float) and not 0 <= value < math.inf:
+            raise UserError(f"{name}: expected a finite number of at least 0, got {value}")
     if not 0 < discount < 1:
         raise UserError(f"discount: expected a number inside (0, 1), got {discount}")
     for name, value in (("steps", steps), ("batch_size", batch_size)):
@@ -204,7 +198,9 @@ def make_config(
     defaults: dict[str, Any] = {"hidden": (64, 64), "learning_rate": 5e-4, "target_rate": 0.05}
     if form != "printed":
         defaults["log_w_clip"] = 5.0
-    chosen = {f"ratio_{name}": value for name, value in {**defaults, **options}.items()}
+    chosen: dict[str, Any] = {
+        f"ratio_{name}": tuple(value) if name == "hidden" else value for name, value in {**defaults, **options}.items()
+    }
     config = RatioConfig(
         discount=discount,
         steps=(steps,),
@@ -241,6 +237,14 @@ def column_of(name: str, values: npt.ArrayLike, rows: int) -> np.ndarray:
     return checked(name, x, rows)
 
 
+def flags_of(name: str, values: npt.ArrayLike, rows: int) -> np.ndarray:
+    """A column of zeros and ones."""
+    x = column_of(name, values, rows)
+    if not np.isin(x, (0, 1)).all():
+        raise UserError(f"{name}: expected 0 or 1 (or booleans), found other numbers")
+    return x
+
+
 def numbers(name: str, values: npt.ArrayLike) -> np.ndarray:
     try:
         return np.asarray(values, np.float64)
@@ -248,7 +252,7 @@ def numbers(name: str, values: npt.ArrayLike) -> np.ndarray:
         raise UserError(f"{name}: expected numbers in an array") from None
 
 
-def checked(name: str, x: np.ndarray, rows: int | None) -> np.ndarray:
+def checked(name: str, x: np.ndarray, rows: int | None = None) -> np.ndarray:
     if rows is not None and len(x) != rows:
         raise UserError(f"{name}: expected {rows} rows, got {len(x)}")
     if not np.isfinite(x).all():
