@@ -26,7 +26,8 @@ def clone() -> GaussianPolicy:
 @pytest.fixture(scope="module")
 def state() -> brac.State:
     """With a target that differs from what it follows."""
-    made, other = (brac.init(CONFIG, SPEC, {}, jax.random.key(i)) for i in (0, 1))
+    init = jax.jit(lambda key: brac.init(CONFIG, SPEC, {}, key))
+    made, other = init(jax.random.key(0)), init(jax.random.key(1))
     return brac.State(made.policy, made.critic, other.critic_target)
 
 
@@ -49,12 +50,11 @@ def test_target(state: brac.State, clone: GaussianPolicy, value_penalty: bool) -
     if value_penalty:
         value = value - 0.6 * kl(state.policy.model, clone, batch.next_observations, kl_key)
     expected = np.where(batch.terminals == 1, batch.rewards, batch.rewards + 0.9 * value)
-    ours = brac.targets(CONFIG, clone, state, batch, key, value_penalty)
+    ours = jax.jit(lambda s: brac.targets(CONFIG, clone, s, batch, key, value_penalty))(state)
     np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("improving", [0.0, 1.0])
-def test_actor_loss_and_gradient(state: brac.State, clone: GaussianPolicy, improving: float) -> None:
+def test_actor_loss_and_gradient(state: brac.State, clone: GaussianPolicy) -> None:
     batch, key = harness.small_batch(), jax.random.key(4)
     action_key, kl_key = jax.random.split(key)
     noise = np.asarray(jax.random.normal(action_key, (6, 2)), np.float64)
@@ -62,10 +62,10 @@ def test_actor_loss_and_gradient(state: brac.State, clone: GaussianPolicy, impro
     def expected(policy: GaussianPolicy) -> float:
         mean, std = float64.tanh_gaussian(policy, batch.observations)
         q = float64.critic(state.critic.model, batch.observations, np.tanh(mean + std * noise)).min(0).mean()
-        return float(0.6 * kl(policy, clone, batch.observations, kl_key).mean() - improving * q)
+        return float(0.6 * kl(policy, clone, batch.observations, kl_key).mean() - q)
 
     def loss(policy: GaussianPolicy) -> jax.Array:
-        return brac.actor_loss(policy, CONFIG, clone, state.critic.model, batch, key, jnp.asarray(improving))[0]
+        return brac.actor_loss(policy, CONFIG, clone, state.critic.model, batch, key, jnp.ones(()))[0]
 
     harness.assert_loss(loss, expected, state.policy.model)
 
@@ -82,7 +82,7 @@ def test_critic_loss_and_gradient(state: brac.State) -> None:
 def test_the_sampled_kl_is_the_kl(clone: GaussianPolicy) -> None:
     policy = GaussianPolicy.create(jax.random.key(8), 3, (4,), 2)
     s = jax.random.normal(jax.random.key(0), (2, 3))
-    sampled = brac.divergence(policy, clone, s, jax.random.key(1), 200_000)
+    sampled = jax.jit(lambda p: brac.divergence(p, clone, s, jax.random.key(1), 200_000))(policy)
     np.testing.assert_allclose(sampled, kl_divergence(policy(s), clone(s)), rtol=0.02)
 
 
@@ -96,18 +96,23 @@ def test_kl_of_gaussians_by_quadrature() -> None:
     np.testing.assert_allclose(ours, np.trapezoid(np.exp(p) * (p - q), u[:, 0]), rtol=1e-5)
 
 
-def test_the_variants_differ_in_the_critic_alone_and_q_waits_for_the_warm_up(clone: GaussianPolicy) -> None:
+def test_the_variants_differ_in_the_critic_alone_and_q_waits_for_the_warm_up(
+    state: brac.State, clone: GaussianPolicy
+) -> None:
     """2 % of 100 steps: step 1 does not see the critic, step 2 does."""
     batch, key = harness.small_batch(), jax.random.key(0)
     past = {"clone": cloning.Clone(cloning.Trained.create(clone), cloning.Multiplier.create(1.0))}
 
-    def policy_after(algorithm: Any, step: int) -> tuple[np.ndarray, np.ndarray]:
-        state = brac.init(CONFIG, SPEC, past, key)
-        new, _ = algorithm.phases[1].update(CONFIG, past, state, batch, key, jnp.asarray(step))
-        return np.asarray(new.policy.model.net.biases[-1]), np.asarray(new.critic.model.nets.biases[-1])
+    def update(algorithm: Any) -> Any:
+        def biases(step: int) -> tuple[jax.Array, jax.Array]:
+            new, _ = algorithm.phases[1].update(CONFIG, past, state, batch, key, jnp.asarray(step))
+            return new.policy.model.net.biases[-1], new.critic.model.nets.biases[-1]
 
+        return jax.jit(biases)
+
+    with_policy_penalty, with_value_penalty = update(brac.BRAC_P), update(brac.BRAC_V)
     for step, equal in ((1, True), (2, False)):
-        p, v = policy_after(brac.BRAC_P, step), policy_after(brac.BRAC_V, step)
+        p, v = with_policy_penalty(step), with_value_penalty(step)
         assert not np.array_equal(p[1], v[1])
         assert np.array_equal(p[0], v[0]) == equal
 
@@ -159,11 +164,11 @@ def test_a_clone_acts_in_numpy_as_in_jax(kind: str) -> None:
     model = jax.tree.map(lambda x: 2 * x, behaviour.create(kind, jax.random.key(0), 3, (8,), 2))
     policy = acting.policy(cloning.behaviour_actor(kind, model))
     s = jax.random.normal(jax.random.key(1), (50, 3))
-    mu = jax.jit(lambda m: m(s))(model)
-    np.testing.assert_allclose(policy(s), mu.mode(), atol=1e-5)
-    a = jnp.tanh(jax.random.normal(jax.random.key(2), (50, 2)))
-    np.testing.assert_allclose(policy.log_prob(s, a), mu.log_prob(a), rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(policy.log_prob(s[3], a[3]), mu.log_prob(a)[3], rtol=1e-4, atol=1e-4)
+    a = np.tanh(np.random.default_rng(2).standard_normal((50, 2))).astype(np.float32)
+    mode, log_prob = jax.jit(lambda m: (m(s).mode(), m(s).log_prob(a)))(model)
+    np.testing.assert_allclose(policy(s), mode, atol=1e-5)
+    np.testing.assert_allclose(policy.log_prob(s, a), log_prob, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(policy.log_prob(s[3], a[3]), log_prob[3], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["mixture", "mixture-per-dim"])
@@ -171,9 +176,22 @@ def test_samples_of_a_mixture_in_numpy_are_spread_as_in_jax(kind: str) -> None:
     model = behaviour.create(kind, jax.random.key(0), 3, (8,), 2)
     policy = acting.policy(cloning.behaviour_actor(kind, model))
     s = np.tile(np.asarray([0.3, -0.2, 0.9], np.float32), (40_000, 1))
-    ours, theirs = policy.sample(s, 0), np.asarray(model(jnp.asarray(s)).sample(jax.random.key(1)))
+    ours, theirs = policy.sample(s, 0), np.asarray(jax.jit(lambda m: m(s).sample(jax.random.key(1)))(model))
     levels = np.linspace(0.05, 0.95, 7)
     for dimension in range(2):
         shares = [np.mean(ours[:, dimension] < np.quantile(theirs[:, dimension], q)) for q in levels]
         np.testing.assert_allclose(shares, levels, atol=0.02)
     assert np.corrcoef(ours.T)[0, 1] == pytest.approx(np.corrcoef(theirs.T)[0, 1], abs=0.03)
+
+
+@pytest.mark.parametrize("name", ["brac-p", pytest.param("brac-v", marks=pytest.mark.slow)])
+def test_learns_the_small_problem(name: str) -> None:
+    """With alpha 0.03: what an action changes is a few tenths here, where it is tens in the published tasks."""
+    fields = {
+        "batch_size": 64,
+        "target_rate": 0.02,
+        **{f"{part}_hidden": (32, 32) for part in ("clone", "policy", "critic")},
+        **{f"{part}_learning_rate": 2e-3 for part in ("clone", "critic")},
+        "policy_learning_rate": 1e-3,
+    }
+    harness.assert_in_band(name, harness.scores(name, seeds=2, steps=(1500, 3000), alpha=0.03, **fields))

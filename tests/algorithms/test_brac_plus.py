@@ -11,20 +11,20 @@ import pytest
 from sbac.algorithms import brac_plus
 from sbac.algorithms.base import Spec
 from sbac.errors import UserError
-from sbac.nn import GaussianPolicy, GaussianVAE
+from sbac.nn import GaussianPolicy, GaussianVAE, VAEEnsemble
 from tests.algorithms import acting, float64, harness
 
 CONFIG = brac_plus.BRACPlusConfig(
-    steps=(100, 100, 100), hidden=(5,), members=2, samples=3, codes=2, discount=0.9, kernel_width=0.5
+    steps=(100, 100, 100), hidden=(5,), members=2, samples=2, codes=2, discount=0.9, kernel_width=0.5
 )
 SPEC = Spec(3, 2, jnp.zeros((1, 3)))
 
 
 @pytest.fixture(scope="module")
 def past() -> dict[str, Any]:
-    clone = brac_plus.init_clone(CONFIG, SPEC, {}, jax.random.key(7))
+    clone = jax.jit(lambda key: brac_plus.init_clone(CONFIG, SPEC, {}, key))(jax.random.key(7))
     clone = brac_plus.Clone(clone.behaviour, jnp.asarray(0.8))
-    initial = brac_plus.init_initial(CONFIG, SPEC, {}, jax.random.key(8))
+    initial = jax.jit(lambda key: brac_plus.init_initial(CONFIG, SPEC, {}, key))(jax.random.key(8))
     return {
         "clone": clone,
         "initial": brac_plus.Initial(initial.policy, brac_plus.Multiplier.create(1.3), jnp.asarray(2.0)),
@@ -34,16 +34,17 @@ def past() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def state(past: dict[str, Any]) -> brac_plus.State:
     """With targets that differ from what they follow."""
-    made, other = (brac_plus.init(CONFIG, SPEC, past, jax.random.key(i)) for i in (0, 1))
+    init = jax.jit(lambda key: brac_plus.init(CONFIG, SPEC, past, key))
+    made, other = init(jax.random.key(0)), init(jax.random.key(1))
     target = GaussianPolicy.create(jax.random.key(5), 3, (5,), 2)
     return dataclasses.replace(made, critic_target=other.critic_target, policy_target=target)
 
 
-def member(model: GaussianVAE, index: int) -> GaussianVAE:
-    return jax.tree.map(lambda x: np.asarray(x[index], np.float64), model)
+def member(model: VAEEnsemble, index: int) -> GaussianVAE:
+    return jax.tree.map(lambda x: np.asarray(x[index], np.float64), model.members)
 
 
-def bound(policy: Any, model: GaussianVAE, s: Any, key: jax.Array, samples: int) -> tuple[np.ndarray, np.ndarray]:
+def bound(policy: Any, model: VAEEnsemble, s: Any, key: jax.Array, samples: int) -> tuple[np.ndarray, np.ndarray]:
     """The policy's actions before the tanh, and the distance at every state, term by term."""
     policy_key, model_key = jax.random.split(key)
     mean, std = float64.tanh_gaussian(policy, s)
@@ -54,7 +55,7 @@ def bound(policy: Any, model: GaussianVAE, s: Any, key: jax.Array, samples: int)
         noise = np.asarray(jax.random.normal(k, (2, samples, 6, 4)), np.float64)
         for i in range(samples):
             q_mean, q_log_std = np.split(float64.mlp(vae.encoder, s, u[i]), 2, -1)
-            q_std = np.exp(np.clip(q_log_std, -4, 15))
+            q_std = np.exp(np.clip(q_log_std, -4, 2))
             prior = (0.5 * (q_mean**2 + q_std**2 - 1) - np.log(q_std)).sum(-1)
             for e in noise[:, i]:
                 centre, raw = np.split(float64.mlp(vae.decoder, s, q_mean + q_std * e), 2, -1)
@@ -84,20 +85,13 @@ def test_initial_loss_and_gradient(past: dict[str, Any]) -> None:
     harness.assert_loss(loss, expected, past["initial"].policy.model)
 
 
-@pytest.mark.parametrize("multiplier", ["state", "scalar"])
-def test_actor_loss_and_gradient(past: dict[str, Any], multiplier: str) -> None:
-    config = dataclasses.replace(CONFIG, multiplier=multiplier)
-    state = brac_plus.init(config, SPEC, past, jax.random.key(0))
+def test_actor_loss_and_gradient(past: dict[str, Any], state: brac_plus.State) -> None:
     batch, key = harness.small_batch(), jax.random.key(3)
     model = past["clone"].behaviour.model
-    if multiplier == "state":
-        net = jax.tree.map(lambda x: 30 * x, state.alpha.model)  # far from constant
-        state = dataclasses.replace(state, alpha=brac_plus.Trained.create(net))
-        raw = float64.mlp(net, batch.observations)[:, 0]
-        alpha = np.logaddexp(0, raw)
-        assert alpha.std() > 0.1
-    else:
-        alpha = np.full(6, 10.0)
+    net = jax.tree.map(lambda x: 30 * x, state.alpha.model)  # far from constant
+    state = dataclasses.replace(state, alpha=brac_plus.Trained.create(net))
+    alpha = np.logaddexp(0, float64.mlp(net, batch.observations)[:, 0])
+    assert alpha.std() > 0.1
 
     def expected(policy: GaussianPolicy) -> float:
         u, distance = bound(policy, model, batch.observations, key, 3)
@@ -105,7 +99,7 @@ def test_actor_loss_and_gradient(past: dict[str, Any], multiplier: str) -> None:
         return float(-q + (alpha * distance).mean() + 1.3 * entropy_excess(policy, batch.observations, u))
 
     def loss(policy: GaussianPolicy) -> jax.Array:
-        return brac_plus.actor_loss(policy, config, past, state, state.critic.model, batch, key)[0]
+        return brac_plus.actor_loss(policy, CONFIG, past, state, state.critic.model, batch, key)[0]
 
     harness.assert_loss(loss, expected, state.policy.model)
 
@@ -117,7 +111,8 @@ def test_target_is_the_best_of_the_target_policys_samples(state: brac_plus.State
     values = [float64.critic(state.critic_target, batch.next_observations, np.tanh(mean + std * e)) for e in noise]
     best = np.stack(values).min(1).max(0)
     expected = np.where(batch.terminals == 1, batch.rewards, batch.rewards + 0.9 * best)
-    np.testing.assert_allclose(brac_plus.targets(CONFIG, state, batch, key), expected, atol=1e-5)
+    ours = jax.jit(lambda s: brac_plus.targets(CONFIG, s, batch, key))(state)
+    np.testing.assert_allclose(ours, expected, atol=1e-5)
 
 
 def test_critic_loss_and_gradient(state: brac_plus.State) -> None:
@@ -152,17 +147,14 @@ def test_clone_loss_is_a_mean_of_members_that_learn_apart(past: dict[str, Any]) 
     model = past["clone"].behaviour.model
     keys = jax.random.split(key, 2)
     u = jnp.arctanh(batch.rows.actions)
-    each = [
-        jax.tree.map(lambda x, m=m: x[m], model).negative_elbo(batch.rows.observations, u, keys[m]).mean()
-        for m in range(2)
-    ]
-    _, metrics = brac_plus.clone_loss(model, batch.rows, key)
-    np.testing.assert_allclose(metrics["clone_loss"], np.mean(each), rtol=1e-3)
-    ours = jax.grad(lambda m: brac_plus.clone_loss(m, batch.rows, key)[0])(model).decoder.biases[-1][1]
-    alone = jax.grad(lambda m: m.negative_elbo(batch.rows.observations, u, keys[1]).mean())(
-        jax.tree.map(lambda x: x[1], model)
-    )
-    np.testing.assert_allclose(ours, alone.decoder.biases[-1], rtol=1e-3, atol=1e-5)
+
+    def alone(vae: GaussianVAE, k: jax.Array) -> jax.Array:
+        return vae.negative_elbo(batch.rows.observations, u, k).mean()
+
+    each = jax.jit(jax.vmap(jax.value_and_grad(alone)))(model.members, keys)
+    gradient, metrics = jax.jit(jax.grad(lambda m: brac_plus.clone_loss(m, batch.rows, key), has_aux=True))(model)
+    np.testing.assert_allclose(metrics["clone_loss"], each[0].mean(), rtol=1e-4)
+    np.testing.assert_allclose(gradient.members.decoder.biases[-1], each[1].decoder.biases[-1], rtol=1e-3, atol=1e-5)
 
 
 def test_each_states_multiplier_follows_its_own_violation(past: dict[str, Any]) -> None:
@@ -179,8 +171,9 @@ def test_each_states_multiplier_follows_its_own_violation(past: dict[str, Any]) 
         def loss(m: Any) -> tuple[jax.Array, None]:
             return -(brac_plus.multipliers(m, s) * excess).mean(), None
 
+        step = jax.jit(lambda a: a.minimise(loss, 1e-2)[0])
         for _ in range(20):
-            alpha, _ = alpha.minimise(loss, 1e-2)
+            alpha = step(alpha)
         moved[multiplier] = np.asarray(brac_plus.multipliers(alpha.model, s) - before)
     assert moved["state"][0] > 0.01 and moved["state"][1] < -0.01
     assert (moved["scalar"] < -0.01).all()
@@ -188,11 +181,15 @@ def test_each_states_multiplier_follows_its_own_violation(past: dict[str, Any]) 
 
 def test_an_update_moves_the_multiplier_by_distance_minus_bound(past: dict[str, Any]) -> None:
     batch, key = harness.small_batch(), jax.random.key(0)
-    for margin, sign in ((-100.0, 1), (100.0, -1)):
-        config = dataclasses.replace(CONFIG, multiplier="scalar", margin=margin)
-        state = brac_plus.init(config, SPEC, past, key)
-        new, _ = jax.jit(lambda s, c=config: brac_plus.update(c, past, s, batch, key, jnp.asarray(0)))(state)
-        assert sign * float(new.alpha.model - state.alpha.model) > 0
+    config = dataclasses.replace(CONFIG, multiplier="scalar")
+    state = brac_plus.init(config, SPEC, past, key)
+
+    @jax.jit
+    def moved(config: brac_plus.BRACPlusConfig) -> jax.Array:
+        return brac_plus.update(config, past, state, batch, key, jnp.asarray(0))[0].alpha.model - state.alpha.model
+
+    assert float(moved(dataclasses.replace(config, margin=-100.0))) > 0
+    assert float(moved(dataclasses.replace(config, margin=100.0))) < 0
 
 
 def test_weights_of_the_gradient_penalty() -> None:
@@ -221,11 +218,11 @@ def test_mmd_and_other_behaviour_models(past: dict[str, Any]) -> None:
 
     expected = np.sqrt(kernel(u, u) + kernel(logged, logged) - 2 * kernel(u, logged) + 1e-6)
     config = dataclasses.replace(CONFIG, divergence="mmd")
-    ours = brac_plus.propose(config, policy, model, s, key, 3)
+    ours = jax.jit(lambda p: brac_plus.propose(config, p, model, s, key, 3))(policy)
     np.testing.assert_allclose(ours.distance, expected, rtol=1e-3)
     gaussian = GaussianPolicy.create(jax.random.key(4), 3, (4,), 2)
     ratio = float64.log_normal(u, mean, std) - float64.log_normal(u, *float64.tanh_gaussian(gaussian, s))
-    ours = brac_plus.propose(CONFIG, policy, gaussian, s, key, 3)
+    ours = jax.jit(lambda p: brac_plus.propose(CONFIG, p, gaussian, s, key, 3))(policy)
     np.testing.assert_allclose(ours.distance, ratio.mean(0), rtol=1e-3, atol=1e-4)
 
 
@@ -270,3 +267,23 @@ def test_every_phase_leaves_a_policy(past: dict[str, Any]) -> None:
     np.testing.assert_allclose(
         initial(s), np.tanh(float64.tanh_gaussian(past["initial"].policy.model, s)[0]), atol=1e-5
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("multiplier", ["state", "scalar"])
+def test_learns_the_small_problem(multiplier: str) -> None:
+    """With bounds for values of a few tenths: the published ones flatten Q altogether here."""
+    fields = {
+        **harness.FAST,
+        "members": 2,
+        "codes": 1,
+        "multiplier": multiplier,
+        "alpha": 0.1,
+        "entropy_weight": 0.1,
+        "gradient_penalty": 1e-3,
+        "gradient_limit": 1.0,
+        "policy_learning_rate": 1e-3,
+        "critic_learning_rate": 2e-3,
+        "dual_learning_rate": 5e-3,
+    }
+    harness.assert_in_band("brac-plus", harness.scores("brac-plus", seeds=2, steps=(1000, 1000, 3000), **fields))

@@ -27,6 +27,8 @@ class AlgaeDICEConfig(Config):
     """p of f."""
     policy_learning_rate: float = 1e-3
     critic_learning_rate: float = 1e-3
+    temperature: float = 1.0
+    """First weight of the entropy bonus, which then adapts to an entropy of -|A|."""
     temperature_learning_rate: float = 1e-3
     target_rate: float = 0.005
     online_share: float = 0.05
@@ -41,7 +43,6 @@ class State(eqx.Module):
     critic: Trained[Critic]
     critic_target: Critic
     temperature: Multiplier
-    """Weight of the entropy bonus in delta, adapted to an entropy of -|A|."""
 
 
 def residuals(
@@ -87,7 +88,7 @@ def critic_loss(
 def off_diagonal(policy: GaussianPolicy) -> Array:
     """Sum of the squared inner products between different columns of each layer's weights."""
     products = [w.T @ w for w in policy.net.weights]
-    return sum(((p * (1.0 - jnp.eye(len(p)))) ** 2).sum() for p in products)
+    return sum((((p * (1.0 - jnp.eye(len(p)))) ** 2).sum() for p in products), start=jnp.zeros(()))
 
 
 def actor_loss(
@@ -106,7 +107,7 @@ def init(config: AlgaeDICEConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> 
     policy_key, critic_key = split(key, 2)
     critic = Critic.create(critic_key, spec.observations, spec.actions, config.hidden)
     policy = GaussianPolicy.create(policy_key, spec.observations, config.hidden, spec.actions)
-    return State(Trained.create(policy), Trained.create(critic), critic, Multiplier.create(1.0))
+    return State(Trained.create(policy), Trained.create(critic), critic, Multiplier.create(config.temperature))
 
 
 def update(
@@ -146,7 +147,13 @@ ALGAE_DICE = Algorithm(
     phases=(Phase("train", init, update, actor, validate),),
     source="Nachum et al. 2019, AlgaeDICE: Policy Gradient from Arbitrary Experience",
     presets={
-        "quick": {"steps": (30_000,), "batch_size": 128, "hidden": (64, 64)},
+        "quick": {
+            "steps": (30_000,),
+            "batch_size": 128,
+            "hidden": (64, 64),
+            "temperature": 0.01,
+            "temperature_learning_rate": 0.0,
+        },
         "paper": {"standardise_states": False},
     },
 )

@@ -20,9 +20,9 @@ from sbac.nn import (
     Behaviour,
     Critic,
     GaussianPolicy,
-    GaussianVAE,
     Multiplier,
     Trained,
+    VAEEnsemble,
     behaviour,
     mmd,
     polyak,
@@ -30,6 +30,7 @@ from sbac.nn import (
 )
 
 WINDOW = 2500  # steps over which distances are averaged
+Model = VAEEnsemble | Behaviour
 
 
 @config
@@ -52,11 +53,15 @@ class BRACPlusConfig(Config):
     """state: alpha(s), as the paper has it; scalar: one number, as its code has it."""
     alpha: float = 10.0
     """The multiplier's first value."""
+    entropy_weight: float = 10.0
+    """First weight of the entropy's bound."""
     entropy_scale: float = 4.0
     """The policy's entropy is bounded by that of the data with all deviations divided by this (kl), or kept above
     it (mmd)."""
+    gradient_penalty: float = 0.1
+    """First and smallest weight of the penalty on the slope of Q in the policy's actions off the data."""
     gradient_limit: float = 0.01
-    """The mean slope of Q in the policy's actions off the data that its penalty's weight aims at."""
+    """The weight grows while the penalised slope is above this."""
     clone_learning_rate: float = 1e-3
     initial_learning_rate: float = 1e-3
     policy_learning_rate: float = 5e-6
@@ -85,17 +90,15 @@ def running_mean(mean: Array, value: Array, step: Array) -> Array:
 
 
 class Clone(eqx.Module):
-    behaviour: Trained[GaussianVAE | Behaviour]
+    behaviour: Trained[Model]
     loss: Array
     """Running mean of -log mu(a|s), or of its bound: the entropy of the data."""
 
 
-def clone_loss(model: GaussianVAE | Behaviour, rows: Rows, key: PRNGKeyArray) -> tuple[Array, Metrics]:
-    """-log mu(a|s), bounded from above for VAEs; a mean over the ensemble, whose members learn apart."""
-    if isinstance(model, GaussianVAE):
-        u = pre_tanh(rows.actions)
-        keys = jax.random.split(key, len(model.decoder.biases[0]))
-        each = jax.vmap(lambda vae, k: vae.negative_elbo(rows.observations, u, k).mean())(model, keys)
+def clone_loss(model: Model, rows: Rows, key: PRNGKeyArray) -> tuple[Array, Metrics]:
+    """-log mu(a|s), bounded from above for VAEs."""
+    if isinstance(model, VAEEnsemble):
+        each = model.negative_elbos(rows.observations, pre_tanh(rows.actions), key)
         return each.sum(), {"clone_loss": each.mean()}
     loss = -model(rows.observations).log_prob(rows.actions).mean()
     return loss, {"clone_loss": loss}
@@ -104,10 +107,8 @@ def clone_loss(model: GaussianVAE | Behaviour, rows: Rows, key: PRNGKeyArray) ->
 def init_clone(config: BRACPlusConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> Clone:
     sizes = (spec.observations, config.hidden, spec.actions)
     if config.behaviour == "vae":
-        model = jax.vmap(lambda k: GaussianVAE.create(k, *sizes))(jax.random.split(key, config.members))
-    else:
-        model = behaviour.create(config.behaviour, key, *sizes)
-    return Clone(Trained.create(model), jnp.zeros(()))
+        return Clone(Trained.create(VAEEnsemble.create(key, *sizes, config.members)), jnp.zeros(()))
+    return Clone(Trained.create(behaviour.create(config.behaviour, key, *sizes)), jnp.zeros(()))
 
 
 def update_clone(
@@ -124,8 +125,8 @@ def validate_clone(config: BRACPlusConfig, past: Past, state: Clone, batch: Batc
 
 def clone_actor(config: BRACPlusConfig, past: Past, state: Clone) -> Actor:
     model = state.behaviour.model
-    if isinstance(model, GaussianVAE):
-        return Actor("deterministic", {"policy": jax.tree.map(lambda x: x[0], model).central_policy()})
+    if isinstance(model, VAEEnsemble):
+        return Actor("deterministic", {"policy": model.central_policy()})
     return behaviour_actor(config.behaviour, model)
 
 
@@ -143,7 +144,7 @@ class Proposal(eqx.Module):
 def propose(
     config: BRACPlusConfig,
     policy: GaussianPolicy,
-    model: GaussianVAE | Behaviour,
+    model: Model,
     observations: Float[Array, "batch obs"],
     key: PRNGKeyArray,
     samples: int,
@@ -151,29 +152,20 @@ def propose(
     policy_key, model_key = split(key, 2)
     pi = policy(observations)
     u = pi.sample_pre_tanh(policy_key, (samples,))
+    vae = isinstance(model, VAEEnsemble)
     if config.divergence == "mmd":
-        distance = mmd(u, logged(config, model, observations, model_key), "laplacian", config.kernel_width)
+        if vae:
+            logged = model.sample_pre_tanh(observations, model_key, config.samples)
+        else:
+            logged = model(observations).sample_pre_tanh(model_key, (config.samples,))
+        distance = mmd(u, logged, "laplacian", config.kernel_width)
     elif config.divergence != "kl":
         raise UserError(f"divergence {config.divergence!r}: expected kl or mmd")
-    elif isinstance(model, GaussianVAE):
-        repeated = jnp.broadcast_to(observations, (samples, *observations.shape))
-        keys = jax.random.split(model_key, config.members)
-        each = jax.vmap(lambda vae, k: vae.kl_upper_bound(pi, repeated, u, k, config.codes))(model, keys)
-        distance = each.mean((0, 1))
+    elif vae:
+        distance = model.kl_upper_bound(pi, observations, u, model_key, config.codes)
     else:
         distance = (pi.log_density(u) - model(observations).log_density(u)).mean(0)
     return Proposal(u, distance, -pi.log_prob_pre_tanh(u).mean(0))
-
-
-def logged(
-    config: BRACPlusConfig, model: GaussianVAE | Behaviour, observations: Float[Array, "batch obs"], key: PRNGKeyArray
-) -> Float[Array, "count batch act"]:
-    """Pre-tanh actions like those of the data, of all members of an ensemble."""
-    if not isinstance(model, GaussianVAE):
-        return model(observations).sample_pre_tanh(key, (config.samples,))
-    keys = jax.random.split(key, config.members)
-    each = jax.vmap(lambda vae, k: vae.sample_pre_tanh(observations, k, config.samples))(model, keys)
-    return each.reshape(-1, *each.shape[2:])
 
 
 def entropy_excess(config: BRACPlusConfig, past: Past, proposal: Proposal) -> Array:
@@ -204,7 +196,7 @@ def initial_loss(
 
 def init_initial(config: BRACPlusConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> Initial:
     policy = GaussianPolicy.create(key, spec.observations, config.hidden, spec.actions)
-    return Initial(Trained.create(policy), Multiplier.create(config.alpha), jnp.zeros(()))
+    return Initial(Trained.create(policy), Multiplier.create(config.entropy_weight), jnp.zeros(()))
 
 
 def update_initial(
@@ -329,7 +321,7 @@ def init(config: BRACPlusConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> S
         critic,
         Trained.create(alpha),
         Multiplier.create(before.entropy_weight.value),
-        Multiplier.create(0.1),
+        Multiplier.create(config.gradient_penalty),
         distance,
         distance**2,
     )
@@ -365,7 +357,7 @@ def update(
         polyak(state.critic_target, critic.model, config.target_rate),
         alpha,
         state.entropy_weight.update(actor_metrics["entropy_excess"], config.dual_learning_rate),
-        state.penalty_weight.update(overshoot, config.dual_learning_rate, minimum=0.1),
+        state.penalty_weight.update(overshoot, config.dual_learning_rate, config.gradient_penalty),
         state.distance + (proposal.distance.mean() - state.distance) / WINDOW,
         state.squared_distance + ((proposal.distance**2).mean() - state.squared_distance) / WINDOW,
     )
@@ -391,27 +383,15 @@ def actor(config: BRACPlusConfig, past: Past, state: State) -> Actor:
     )
 
 
-# Published for the v0 data: (margin, gradient_limit).
-LOCOMOTION = {
-    "hopper-medium-expert-v2": (0.2, 0.01),
-    "walker2d-medium-expert-v2": (0.2, 0.01),
-    "halfcheetah-medium-expert-v2": (0.2, 0.1),
-    "hopper-medium-v2": (0.2, 0.01),
-    "walker2d-medium-v2": (1.0, 0.01),
-    "halfcheetah-medium-v2": (7.0, 0.1),
-    "hopper-medium-replay-v2": (3.0, 0.01),
-    "walker2d-medium-replay-v2": (3.0, 0.01),
-    "halfcheetah-medium-replay-v2": (3.0, 0.1),
-    "hopper-random-v2": (3.0, 0.01),
-    "walker2d-random-v2": (3.0, 0.01),
-    "halfcheetah-random-v2": (3.0, 0.1),
+# Published for the v0 data.
+GRADIENT_LIMITS = {"hopper": 0.01, "walker2d": 0.01, "halfcheetah": 0.1}
+MARGINS = {
+    "medium-expert": (0.2, 0.2, 0.2),
+    "medium": (0.2, 1.0, 7.0),
+    "medium-replay": (3.0, 3.0, 3.0),
+    "random": (3.0, 3.0, 3.0),
 }
-ADROIT_STEPS = {
-    "pen-human-v1": 250_000,
-    "hammer-human-v1": 500_000,
-    "door-human-v1": 1_000_000,
-    "relocate-human-v1": 500_000,
-}
+ADROIT_STEPS = {"pen": 250_000, "hammer": 500_000, "door": 1_000_000, "relocate": 500_000}
 ADROIT = {
     "divergence": "mmd",
     "margin": 0.001,
@@ -437,6 +417,9 @@ BRAC_PLUS = Algorithm(
             "policy_learning_rate": 1e-4,
             "critic_learning_rate": 1e-3,
             "target_rate": 0.005,
+            "dual_learning_rate": 3e-3,
+            "alpha": 1.0,
+            "entropy_weight": 0.1,
             "samples": 3,
             "codes": 1,
             "margin": 1.0,
@@ -444,7 +427,9 @@ BRAC_PLUS = Algorithm(
         "paper": {"standardise_states": False},
     },
     task_settings={
-        **{task: {"margin": m, "gradient_limit": g} for task, (m, g) in LOCOMOTION.items()},
-        **{task: {**ADROIT, "steps": (500_000, 500_000, n)} for task, n in ADROIT_STEPS.items()},
-    },
+        f"{robot}-{tier}-v2": {"margin": margin, "gradient_limit": limit}
+        for tier, margins in MARGINS.items()
+        for (robot, limit), margin in zip(GRADIENT_LIMITS.items(), margins, strict=True)
+    }
+    | {f"{hand}-human-v1": {**ADROIT, "steps": (500_000, 500_000, steps)} for hand, steps in ADROIT_STEPS.items()},
 )

@@ -14,5 +14,6 @@ from sbac.nn.optim import Multiplier as Multiplier
 from sbac.nn.optim import Trained as Trained
 from sbac.nn.vae import ActionVAE as ActionVAE
 from sbac.nn.vae import GaussianVAE as GaussianVAE
+from sbac.nn.vae import VAEEnsemble as VAEEnsemble
 from sbac.nn.vae import kl_divergence as kl_divergence
 from sbac.nn.vae import prior_codes as prior_codes

@@ -4,7 +4,7 @@
 so that it bounds the log-likelihood of an action from below and the KL from a policy from above (BRAC+).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple, Self
 
 import equinox as eqx
@@ -16,7 +16,7 @@ from sbac.nn.gaussian import Gaussian, bounded_log_std, log_tanh_slope
 from sbac.nn.mlp import MLP
 
 CODE_LOG_STD_MIN = -4.0
-CODE_LOG_STD_MAX = 15.0
+CODE_LOG_STD_MAX = 2.0  # the prior's is 0; off the data a wider code would overflow the decoder
 CODE_LIMIT = 0.5
 
 
@@ -152,3 +152,46 @@ class GaussianVAE(VAE):
         repeated = jnp.broadcast_to(observations, (count, *observations.shape))
         decoded = self.decode(repeated, codes.sample(key, (count,)))
         return kl_divergence(policy, decoded).mean(0) + codes.divergence().sum(-1)
+
+
+class VAEEnsemble(eqx.Module):
+    """Several Gaussian VAEs that learn apart; their bounds are averaged and their samples pooled."""
+
+    members: GaussianVAE
+
+    @classmethod
+    def create(
+        cls, key: PRNGKeyArray, observations: int, hidden: Sequence[int], actions: int, count: int
+    ) -> "VAEEnsemble":
+        keys = jax.random.split(key, count)
+        return cls(jax.vmap(lambda k: GaussianVAE.create(k, observations, hidden, actions))(keys))
+
+    def negative_elbos(
+        self, observations: Float[Array, "batch obs"], u: Float[Array, "batch act"], key: PRNGKeyArray
+    ) -> Float[Array, " members"]:
+        return self._each(key, lambda vae, k: vae.negative_elbo(observations, u, k).mean())
+
+    def kl_upper_bound(
+        self,
+        policy: Gaussian,
+        observations: Float[Array, "batch obs"],
+        u: Float[Array, "samples batch act"],
+        key: PRNGKeyArray,
+        count: int,
+    ) -> Float[Array, " batch"]:
+        repeated = jnp.broadcast_to(observations, (len(u), *observations.shape))
+        return self._each(key, lambda vae, k: vae.kl_upper_bound(policy, repeated, u, k, count)).mean((0, 1))
+
+    def sample_pre_tanh(
+        self, observations: Float[Array, "batch obs"], key: PRNGKeyArray, count: int
+    ) -> Float[Array, "pooled batch act"]:
+        each = self._each(key, lambda vae, k: vae.sample_pre_tanh(observations, k, count))
+        return each.reshape(-1, *each.shape[2:])
+
+    def central_policy(self) -> MLP:
+        """Of the first member."""
+        return jax.tree.map(lambda x: x[0], self.members).central_policy()
+
+    def _each(self, key: PRNGKeyArray, function: Callable[[GaussianVAE, PRNGKeyArray], Array]) -> Array:
+        keys = jax.random.split(key, len(self.members.decoder.biases[0]))
+        return jax.vmap(function)(self.members, keys)
