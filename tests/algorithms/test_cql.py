@@ -113,4 +113,4 @@ def test_dual_variables_move_towards_their_constraints(state: cql.State) -> None
 def test_learns_the_small_problem() -> None:
     """With a penalty of 1: values here differ by less than 1, and a weight of 5 leaves only the penalty."""
     fields = {"alpha": 1.0, "critic_learning_rate": 2e-3, "policy_learning_rate": 1e-3}
-    harness.assert_in_band("cql", harness.scores("cql", seeds=2, steps=(2500,), **harness.FAST, **fields))
+    harness.assert_in_band("cql", harness.scores("cql", seeds=2, steps=(1500,), **harness.FAST, **fields))

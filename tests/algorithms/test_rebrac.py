@@ -63,5 +63,5 @@ def test_published_settings_cover_the_tasks() -> None:
 
 def test_learns_the_small_problem() -> None:
     harness.assert_in_band(
-        "rebrac", harness.scores("rebrac", seeds=2, steps=(3500,), **harness.FAST, learning_rate=2e-3)
+        "rebrac", harness.scores("rebrac", seeds=2, steps=(2500,), **harness.FAST, learning_rate=2e-3)
     )
