@@ -97,8 +97,8 @@ def test_printed_form_fails_the_same_assertions_at_its_lower_clip_and_warns() ->
         )
     result = Marks(SMALL, 0.99, ratio)
     assert not result.good() and abs(result.skill) < 0.01, result
-    assert ratio.diagnostics["share_at_clip"] > 0.99
-    assert np.allclose(ratio(data["states"][:100]), np.exp(-2.0), rtol=1e-3)
+    assert ratio.diagnostics["share_at_clip"] > 0.95
+    assert np.isclose(np.median(ratio(data["states"])), np.exp(-2.0), rtol=1e-3)
 
 
 @pytest.mark.slow

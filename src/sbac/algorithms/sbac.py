@@ -50,6 +50,9 @@ class SBACConfig(ratio.RatioConfig):
     """Where w stands: q, w Q + alpha log mu (8); penalty, Q + (alpha / w) log mu; none, w = 1 (ablation 1)."""
     critic: str = "mu"
     """mu: Q^mu, fixed after phase estimate; pi: Q^pi, learned along with pi (ablation 2)."""
+    support: str = "action"
+    """action: log mu(a|s), as in (8); pre-tanh: the density of u = atanh(a). A cross-entropy depends on coordinates:
+    for a wide tanh-Gaussian the density of a is largest at the bounds, that of u always at tanh(mean)."""
     entropy: float = 0.0
     """Share of pi's entropy put back into the penalty: 0 is the paper's cross-entropy, 1 the KL divergence."""
     constrained: bool = False
@@ -180,9 +183,11 @@ def policy_objective(
     """Objective (8): E_{s ~ B, a ~ pi}[w(s) Q(s, a) + alpha log mu(a|s)]."""
     pi = policy(batch.observations)
     u = pi.sample_pre_tanh(key)
-    log_mu = mu.log_prob_pre_tanh(u)  # at the u that pi drew: nothing is clipped, its gradient never vanishes
+    # At the u that pi drew: nothing is clipped, and the gradient never vanishes.
+    log_mu = mu.log_density(u) if config.support == "pre-tanh" else mu.log_prob_pre_tanh(u)
     q = critic.minimum(batch.observations, jnp.tanh(u))
-    support = log_mu - config.entropy * pi.log_prob_pre_tanh(u)
+    log_pi = pi.log_density(u) if config.support == "pre-tanh" else pi.log_prob_pre_tanh(u)
+    support = log_mu - config.entropy * log_pi
     if config.weighting == "penalty":
         value = q + alpha * support / weights
     else:
@@ -310,7 +315,8 @@ PRESETS = {
     "paper": PAPER,
     "corrected": PAPER | {"ratio_form": "exact"},
     "quick": {
-        "steps": (20_000, 20_000),
+        "steps": (20_000, 10_000),
+        "alpha": 1.0,
         "batch_size": 128,
         "hidden": (64, 64),
         "ratio_hidden": (64, 64),
@@ -319,7 +325,10 @@ PRESETS = {
         "policy_learning_rate": 3e-4,
         "ratio_learning_rate": 5e-4,
         "start_from_clone": True,
+        "support": "pre-tanh",
         "critics": 2,
+        "target_rate": 0.01,
+        "ratio_every": 2,
     },
 }
 
