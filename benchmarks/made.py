@@ -1,19 +1,21 @@
 """Makes all fifteen datasets and says what is in them: levels, returns, seconds, observations beside D4RL's.
 
 python benchmarks/made.py make [--out DIR] [--names ...]   makes what is missing in DIR (default: the data folder)
-python benchmarks/made.py tables [--docs docs]             the tables as Markdown, and the replay tiers' histogram
+python benchmarks/made.py tables [--docs docs]             writes the tables into docs/data.md, between its two
+                                                           comments, and draws the replay tiers' histogram
 
 What was measured is kept in benchmarks/made.json, so that tables can be drawn without the data.
 """
 
 import argparse
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sbac.data import Dataset, find_task
+from sbac.data import Dataset, find_task, load
 from sbac.data.loading import data_folder, made_names
 from sbac.data.making import identity, is_made, made, write
 
@@ -49,6 +51,8 @@ def make(options: argparse.Namespace) -> None:
     identities = {name: identity(name, None, 0) for name in options.names}
     known: dict[str, Any] = json.loads(MEASURED.read_text()) if MEASURED.exists() else {}
     missing = [name for name, own in identities.items() if not is_made(options.out / f"{name}.npz", own)]
+    for name in set(identities) - set(missing) - set(known):
+        known[name] = measure(load(options.out / f"{name}.npz")) | {"seconds": 0}
     for name, columns, seconds in made(missing, None, 0, options.workers, None):
         write(options.out / f"{name}.npz", name, identities[name], columns)
         known[name] = measure(Dataset(**columns, name=name, kind="made", task=name)) | {"seconds": round(seconds)}
@@ -78,8 +82,17 @@ def measure(data: Dataset) -> dict[str, Any]:
 def tables(options: argparse.Namespace) -> None:
     known: dict[str, Any] = json.loads(MEASURED.read_text())
     theirs: dict[str, Any] = json.loads(D4RL.read_text())["datasets"]
-    print("| dataset | transitions | episodes | mean return | normalised score | falls | processor seconds |")
-    print("|---|---|---|---|---|---|---|")
+    lines = [*levels(known), *(line for body in BODIES for line in observations(body, known, theirs))]
+    page = options.docs / "data.md"
+    before, begin, rest = page.read_text().partition("<!-- made: begin -->\n")
+    _, end, after = rest.partition("<!-- made: end -->\n")
+    page.write_text(before + begin + "\n".join(lines) + "\n\n" + end + after)
+    histogram(known, options.docs / "made-replay-returns.png")
+
+
+def levels(known: dict[str, Any]) -> Iterator[str]:
+    yield "| dataset | transitions | episodes | mean return | normalised score | falls | processor seconds |"
+    yield "|---|---|---|---|---|---|---|"
     for body in BODIES:
         for tier in TIERS:
             if (row := known.get(f"{body}-{tier}-made")) is None:
@@ -87,30 +100,22 @@ def tables(options: argparse.Namespace) -> None:
             level = f"{row['score']:.1f} ± {row['deviation']:.1f}"
             seconds = "joined" if tier == "medium-expert" else f"{row['seconds']:,}"
             numbers = [f"{row['transitions']:,}", f"{row['episodes']:,}", f"{row['return']:,.1f}", level]
-            print(f"| `{body}-{tier}-made` | {' | '.join(numbers)} | {row['terminals']:,} | {seconds} |")
-    for body in BODIES:
-        tiers = [t for t in TIERS if f"{body}-{t}-made" in known and f"{body}-{t}-v2" in theirs]
-        joints = JOINTS[body]
-        features = [
-            "height",
-            "pitch",
-            *joints,
-            "forward speed",
-            "upward speed",
-            *(f"{j} speed" for j in ["pitch", *joints]),
-        ]
-        print(f"\n| {body} | {' | '.join(f'{tier}, made | D4RL' for tier in tiers)} |")
-        print("|---" * (1 + 2 * len(tiers)) + "|")
-        for i, feature in enumerate(features):
-            pairs = [(known[f"{body}-{t}-made"]["mean"][i], theirs[f"{body}-{t}-v2"]["mean"][i]) for t in tiers]
-            print(f"| {feature} | {' | '.join(f'{ours:.2f} | {other:.2f}' for ours, other in pairs)} |")
-        gaps = [
-            np.abs(np.subtract(known[f"{body}-{t}-made"]["mean"], theirs[f"{body}-{t}-v2"]["mean"]))
-            / theirs[f"{body}-{t}-v2"]["std"]
-            for t in tiers
-        ]
-        print(f"| mean gap / D4RL's std | {' | '.join(f'{gap.mean():.2f} | ' for gap in gaps)} |")
-    histogram(known, options.docs / "made-replay-returns.png")
+            yield f"| `{body}-{tier}-made` | {' | '.join(numbers)} | {row['terminals']:,} | {seconds} |"
+
+
+def observations(body: str, known: dict[str, Any], theirs: dict[str, Any]) -> Iterator[str]:
+    """Means of every feature, and how far apart they are in D4RL's standard deviations."""
+    pairs = [(t, known.get(f"{body}-{t}-made"), theirs.get(f"{body}-{t}-v2")) for t in TIERS]
+    both = [(tier, ours, other) for tier, ours, other in pairs if ours and other]
+    joints = JOINTS[body]
+    speeds = [f"{joint} speed" for joint in ("forward", "upward", "pitch", *joints)]
+    yield f"\n| {body} | {' | '.join(f'{tier}: made | D4RL' for tier, _, _ in both)} |"
+    yield "|---" * (1 + 2 * len(both)) + "|"
+    for i, feature in enumerate(["height", "pitch", *joints, *speeds]):
+        cells = [f"{ours['mean'][i]:.2f} | {other['mean'][i]:.2f}" for _, ours, other in both]
+        yield f"| {feature} | {' | '.join(cells)} |"
+    gaps = [np.abs(np.subtract(ours["mean"], other["mean"])) / other["std"] for _, ours, other in both]
+    yield f"| mean gap in standard deviations | {' | '.join(f'{gap.mean():.2f} |' for gap in gaps)} |"
 
 
 def histogram(known: dict[str, Any], path: Path) -> None:
