@@ -95,7 +95,7 @@ def main() -> None:
     embedding.set_defaults(call=demo)
     embedding.add_argument("--out", type=Path, default=EMBEDDED)
     embedding.add_argument("--size", type=int, default=90_000)
-    embedding.add_argument("--able", type=float, default=0.5, help="share of the steps by policies that score over 20")
+    embedding.add_argument("--able", type=float, default=0.9, help="share of the steps by policies that score over 20")
     embedding.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     arguments.call(arguments)

@@ -13,7 +13,7 @@ import sbac
 from sbac.report.curves import learning_curves
 from sbac.report.summary import last_evaluations, measured, render, summarise
 
-HEADLINE, LARGER = 1.0, 4.0
+HEADLINE, LARGER = 2.0, 8.0
 
 
 def main() -> None:

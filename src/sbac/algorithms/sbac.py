@@ -314,9 +314,22 @@ PAPER = {"ratio_form": "printed", "ratio_kernel": "laplacian", "temper": False}
 PRESETS = {
     "paper": PAPER,
     "corrected": PAPER | {"ratio_form": "exact"},
+    "tuned": {
+        "alpha": 0.2,
+        "hidden": (256, 256),
+        "ratio_hidden": (256, 256),
+        "behaviour_learning_rate": 3e-4,
+        "critic_learning_rate": 3e-4,
+        "policy_learning_rate": 1e-4,
+        "ratio_learning_rate": 3e-4,
+        "start_from_clone": True,
+        "support": "pre-tanh",
+        "critics": 2,
+        "ratio_every": 4,
+    },
     "quick": {
         "steps": (20_000, 10_000),
-        "alpha": 1.0,
+        "alpha": 2.0,
         "batch_size": 128,
         "hidden": (64, 64),
         "ratio_hidden": (64, 64),

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sbac.policy import KINDS, Floats
 
 Act = Callable[[Floats], Floats]
+Doubles = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.intp]
 
@@ -47,26 +48,31 @@ class Lanes:
 
     def restart(self, seed: int | Sequence[int]) -> None:
         """Begins anew in every lane, each from its own seed."""
-        for lane, own in enumerate(np.random.SeedSequence(seed).generate_state(len(self.instances))):
-            self.observations[lane] = self.instances[lane].reset(seed=int(own))[0]
+        self.begin(np.random.SeedSequence(seed).generate_state(len(self.instances)).tolist())
+
+    def begin(self, seeds: Sequence[int]) -> None:
+        """Begins anew in every lane, from the environment's seeds given."""
+        for lane, seed in enumerate(seeds):
+            self.observations[lane] = self.instances[lane].reset(seed=seed)[0]
         self.ages[:] = 0
 
     def step(self, actions: Floats, lanes: Indices | None = None) -> Steps:
         """Steps the lanes once, or only those named, with an action for each."""
         lanes = self.everyone if lanes is None else lanes
         before = self.observations[lanes]
-        after, rewards, terminals = self._advance(actions, lanes)
+        after, rewards, terminals = self.advance(actions, lanes)
         self.ages[lanes] += 1
         timeouts = self.ages[lanes] >= self.horizon
         self.observations[lanes] = after
         for lane in lanes[terminals | timeouts]:
             self.observations[lane] = self.instances[lane].reset()[0]
             self.ages[lane] = 0
-        return Steps(before, actions, rewards, after, terminals, timeouts)
+        return Steps(before, actions, rewards.astype(np.float32), after, terminals, timeouts)
 
-    def _advance(self, actions: Floats, lanes: Indices) -> tuple[Floats, Floats, Flags]:
+    def advance(self, actions: Floats, lanes: Indices) -> tuple[Floats, Doubles, Flags]:
+        """Simulates one step of the lanes: observations, rewards and falls, with nothing started anew."""
         after = np.empty((len(lanes), self.observations.shape[1]), np.float32)
-        rewards, terminals = np.empty(len(lanes), np.float32), np.empty(len(lanes), np.bool_)
+        rewards, terminals = np.empty(len(lanes)), np.empty(len(lanes), np.bool_)
         scaled = self._centre + self._reach * actions
         for i, lane in enumerate(lanes):
             after[i], rewards[i], terminals[i], _, _ = self.instances[lane].step(scaled[i])
@@ -109,7 +115,7 @@ class BodyLanes(Lanes):
         model = self.instances[0].model
         self._qpos, self._qvel = np.empty((count, model.nq)), np.empty((count, model.nv))
 
-    def _advance(self, actions: Floats, lanes: Indices) -> tuple[Floats, Floats, Flags]:
+    def advance(self, actions: Floats, lanes: Indices) -> tuple[Floats, Doubles, Flags]:
         body, qpos, qvel = self.body, self._qpos[: len(lanes)], self._qvel[: len(lanes)]
         start = np.empty(len(lanes))
         for i, lane in enumerate(lanes):
@@ -120,7 +126,7 @@ class BodyLanes(Lanes):
             qpos[i], qvel[i] = position, velocity
         speed = (qpos[:, 0] - start) / self._seconds
         cost = body.control_cost * np.sum(np.square(actions), axis=1)
-        rewards = (speed + body.alive - cost).astype(np.float32)
+        rewards = speed + body.alive - cost
         height, angle = qpos[:, 1], qpos[:, 2]
         healthy = (height > body.height[0]) & (height < body.height[1])
         healthy &= (angle > body.angle[0]) & (angle < body.angle[1])

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sbac.data.collecting import BODIES, BodyLanes, Lanes
 from sbac.errors import UserError
 
 
@@ -91,6 +92,22 @@ def rollout(
     return returns, lengths
 
 
+def rollout_lanes(
+    lanes: Lanes, policy: Acts, seeds: Sequence[int]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """The same as `rollout`, to the bit, for environments whose lanes are stepped together and faster."""
+    lanes.begin(seeds)
+    returns, lengths = np.zeros(len(seeds)), np.zeros(len(seeds), np.int64)
+    running = lanes.everyone
+    while len(running):
+        seen, rewards, fallen = lanes.advance(policy(lanes.observations[running]), running)
+        lanes.observations[running] = seen
+        returns[running] += rewards
+        lengths[running] += 1
+        running = running[~fallen & (lengths[running] < lanes.horizon)]
+    return returns, lengths
+
+
 class Evaluator:
     """Keeps its environments between evaluations: making them costs more than a short episode."""
 
@@ -98,15 +115,22 @@ class Evaluator:
         self.name, self._make = environment_of(source)
         self._source = source
         self._environments: list[Any] = []
+        self._lanes: Lanes | None = None
 
     def __call__(self, policy: Acts, episodes: int, seed: int) -> Evaluation:
         """`episodes` episodes; episode k starts from the environment's seed `seed + k`."""
         if episodes < 1:
             raise UserError(f"episodes {episodes}: expected at least 1")
-        while len(self._environments) < episodes:
-            self._environments.append(self._make())
-        check_spaces(self._environments[0], self.name)
-        returns, lengths = rollout(self._environments[:episodes], policy, range(seed, seed + episodes))
+        seeds = range(seed, seed + episodes)
+        if self.name in BODIES and not callable(self._source):
+            if self._lanes is None or len(self._lanes.everyone) != episodes:
+                self._lanes = BodyLanes(self.name, episodes, seed)
+            returns, lengths = rollout_lanes(self._lanes, policy, seeds)
+        else:
+            while len(self._environments) < episodes:
+                self._environments.append(self._make())
+            check_spaces(self._environments[0], self.name)
+            returns, lengths = rollout(self._environments[:episodes], policy, seeds)
         return Evaluation(self.name, returns.tolist(), lengths.tolist(), self._scores(returns), versions())
 
     def _scores(self, returns: NDArray[np.float64]) -> list[float] | None:

@@ -83,10 +83,17 @@ class Program:
         """The state's structure, without computing it: what a checkpoint is read into."""
         return jax.eval_shape(lambda f: self.init(phase, f), dict(finals))
 
-    def advance(self, phase: int, inputs: Tree, state: Tree, start: int, stop: int) -> tuple[Tree, Metrics]:
-        """Steps [start, stop) of all runs, and the mean of each metric over them. Consumes `state`."""
+    def advance(
+        self, phase: int, inputs: Tree, state: Tree, start: int, stop: int, block: int = 1
+    ) -> tuple[Tree, Metrics]:
+        """Steps [start, stop) of all runs, and the mean of each metric over them. Consumes `state`.
+
+        `block` divides the number of steps: how many of them the device makes without asking the host whether to go
+        on. Each value is a program of its own; the result is the same for all.
+        """
+        assert (stop - start) % block == 0, (start, stop, block)
         configs, seeds, past = inputs
-        return self._chunks[phase](configs, seeds, past, state, self.table, self.validation, start, stop)
+        return self._chunks[phase](configs, seeds, past, state, self.table, self.validation, start, stop, block)
 
     def actors(self, phase: int, inputs: Tree, state: Tree) -> Actor:
         """The policies of all runs, stacked."""
@@ -106,6 +113,7 @@ class Program:
             held_out: Table | None,
             start: Array,
             stop: Array,
+            block: int,
         ) -> tuple[Tree, Metrics]:
             _, step_key, validation_key = run_keys(seed, index)
 
@@ -118,7 +126,13 @@ class Program:
 
             shapes = jax.eval_shape(lambda s: _metrics(phase, config, past, s, table, actions), state)
             zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.float32), shapes)
-            state, sums = jax.lax.fori_loop(start, stop, step, (state, zeros))
+
+            def steps(b: Array, carry: tuple[Tree, Metrics]) -> tuple[Tree, Metrics]:
+                first = start + b * block
+                return jax.lax.fori_loop(0, block, lambda i, c: step(first + i, c), carry)
+
+            # A loop of known length is launched ahead of the device; one of unknown length waits for it every time.
+            state, sums = jax.lax.fori_loop(0, (stop - start) // block, steps, (state, zeros))
             means = jax.tree.map(lambda x: x / jnp.maximum(stop - start, 1), sums)
             if held_out is not None and phase.validate is not None:
                 key = jax.random.fold_in(validation_key, stop)
@@ -128,8 +142,15 @@ class Program:
                 means |= {f"validation_{name}": value for name, value in losses.items()}
             return state, means
 
-        mapped = jax.vmap(one, in_axes=(0, 0, 0, 0, None, None, None, None))
-        return jax.jit(mapped, donate_argnums=(3,))
+        def all_runs(
+            configs: Tree, seeds: Array, past: Tree, state: Tree, table: Table, held_out: Table | None, *span: Any
+        ) -> tuple[Tree, Metrics]:
+            def run(config: Tree, seed: Array, before: Tree, own: Tree) -> tuple[Tree, Metrics]:
+                return one(config, seed, before, own, table, held_out, *span)
+
+            return jax.vmap(run)(configs, seeds, past, state)
+
+        return jax.jit(all_runs, donate_argnums=(3,), static_argnums=(8,))
 
 
 def _metrics(phase: Phase, config: Tree, past: Tree, state: Tree, table: Table, actions: int) -> Metrics:

@@ -148,8 +148,10 @@ class Launch:
             snapshots = set(self._evaluation_steps(index, steps))
             every = max(1, steps // LOGS_PER_PHASE)
             progress.phase(phase.name, len(program.members(index)), done, steps)
-            for stop in sorted(s for s in {*range(every, steps, every), *snapshots, steps} if s > done):
-                state, metrics = program.advance(index, inputs, state, done, stop)
+            stops = {*range(every, steps, every), *snapshots, steps}
+            block = math.gcd(*stops)
+            for stop in sorted(s for s in stops if s > done):
+                state, metrics = program.advance(index, inputs, state, done, stop, block)
                 done = stop
                 self._log(group, index, done, program, jax.device_get(metrics))
                 if done in snapshots:

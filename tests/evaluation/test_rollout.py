@@ -1,0 +1,43 @@
+"""Episodes played in lanes are those of Gymnasium, to the last bit."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from sbac.evaluation.rollout import Evaluator, rollout
+
+
+class Twitching:
+    """A fixed random policy: strong enough to fall, weak enough to live a while."""
+
+    def __init__(self, observations: int, actions: int) -> None:
+        self.weights = np.random.default_rng(3).normal(0, 0.05, (observations, actions)).astype(np.float32)
+
+    def __call__(self, observations: np.ndarray) -> np.ndarray:
+        return np.tanh(np.asarray(observations, np.float32) @ self.weights)
+
+
+@pytest.mark.filterwarnings("ignore:.*out of date.*")
+@pytest.mark.parametrize(
+    ("task", "env_id"), [("hopper-demo", "Hopper-v4"), ("walker2d-medium-v2", "Walker2d-v4"), (None, "HalfCheetah-v4")]
+)
+def test_lanes_give_the_returns_of_gymnasium(task: str | None, env_id: str) -> None:
+    environments = [gymnasium.make(env_id) for _ in range(3)]
+    spaces = environments[0].observation_space.shape, environments[0].action_space.shape
+    assert spaces[0] is not None and spaces[1] is not None
+    policy = Twitching(spaces[0][0], spaces[1][0])
+    returns, lengths = rollout(environments, policy, [7, 8, 9])
+
+    found = Evaluator(task or env_id)(policy, episodes=3, seed=7)
+
+    assert found.returns == returns.tolist()
+    assert found.lengths == lengths.tolist()
+    assert env_id == "HalfCheetah-v4" or len(set(found.lengths)) > 1  # they end at different times
+
+
+def test_an_evaluator_starts_anew_each_time() -> None:
+    policy = Twitching(11, 3)
+    play = Evaluator("Hopper-v4")
+    first = play(policy, episodes=2, seed=0)
+    play(policy, episodes=3, seed=5)
+    assert play(policy, episodes=2, seed=0).returns == first.returns
