@@ -32,7 +32,7 @@ def test_lanes_give_the_returns_of_gymnasium(task: str | None, env_id: str) -> N
 
     assert found.returns == returns.tolist()
     assert found.lengths == lengths.tolist()
-    assert env_id == "HalfCheetah-v4" or len(set(found.lengths)) > 1  # they end at different times
+    assert env_id != "Walker2d-v4" or len(set(found.lengths)) > 1  # they end at different times
 
 
 def test_an_evaluator_starts_anew_each_time() -> None:

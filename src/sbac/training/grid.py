@@ -59,7 +59,7 @@ def members(
         raise unknown(f"preset of {algorithm.name}", preset, algorithm.presets)
     settings = dict(algorithm.presets[preset])
     if preset == "paper" and task is not None:
-        settings |= algorithm.task_settings.get(task, {})
+        settings |= _published(algorithm, task)
     fields = {f.name: f for f in dataclasses.fields(algorithm.config)}
     for name in overrides:
         if name not in fields:
@@ -86,6 +86,16 @@ def members(
         for point in itertools.product(*axes.values())
         for seed in wanted
     ]
+
+
+def _published(algorithm: Algorithm, task: str) -> Mapping[str, Any]:
+    """What was published for a task, in whichever version its data come: hopper-medium-v0, -v2 or -made."""
+
+    def kind(name: str) -> str:
+        return name.rpartition("-")[0]
+
+    found = [settings for name, settings in algorithm.task_settings.items() if kind(name) == kind(task)]
+    return found[0] if found else {}
 
 
 def _seeds(seeds: int | Sequence[int]) -> list[int]:
