@@ -36,9 +36,9 @@ def hopper_shaped(rows: int) -> Dataset:
     )
 
 
-def program(data: Dataset, algorithm: str, runs: int, options: dict[str, Any]) -> Program:
+def program(data: Dataset, algorithm: str, runs: int, options: dict[str, Any], preset: str = "paper") -> Program:
     method = find(algorithm)
-    launch = members(method, "paper", runs, {"batch_size": 256, **options})
+    launch = members(method, preset, runs, options | ({"batch_size": 256} if preset == "paper" else {}))
     scaling = Scaling.of(data, launch[0].config)
     spec = Spec(11, 3, jnp.asarray(scaling.states(data.observations[:1000])))
     return Program(method, launch, build_table(data, scaling), None, spec)

@@ -39,6 +39,9 @@ class SBACConfig(ratio.RatioConfig):
     behaviour_learning_rate: float = 1e-5
     policy_learning_rate: float = 1e-5
     critic_learning_rate: float = 1e-4
+    cosine_decay: bool = False
+    """Whether the rates of mu, Q and pi fall to 0 along half a cosine over their phase. The last iterate, which is the
+    policy that counts, then carries less of the noise of its last batches."""
     target_rate: float = 0.005
     reward_scale: str = "unit"
     behaviour: str = "gaussian"
@@ -66,6 +69,13 @@ class SBACConfig(ratio.RatioConfig):
     effective sample sizes of pi / mu (pi as it is, not floored) and of w, relative to the two shares below."""
     temper_beta_ess: float = 0.02
     temper_ratio_ess: float = 0.1
+
+
+def decay(config: SBACConfig, phase: int, step: Array) -> Array:
+    """What the learning rates of a phase are multiplied with."""
+    if not config.cosine_decay:
+        return jnp.ones(())
+    return 0.5 * (1 + jnp.cos(jnp.pi * step / config.steps[phase]))
 
 
 # --- Phase estimate ---------------------------------------------------------------------------------------------
@@ -118,11 +128,12 @@ def estimate(
         loss = evaluation_loss(config, critic, state.target, batch, batch.next_actions)
         return loss, loss
 
-    clone, mu_value = state.clone.minimise(mu_loss, config.behaviour_learning_rate)
+    factor = decay(config, 0, step)
+    clone, mu_value = state.clone.minimise(mu_loss, factor * config.behaviour_learning_rate)
     richer = state.richer
     if richer is not None:
-        richer, mu_value = richer.minimise(mu_loss, config.behaviour_learning_rate)
-    critic, critic_value = state.critic.minimise(critic_loss, config.critic_learning_rate)
+        richer, mu_value = richer.minimise(mu_loss, factor * config.behaviour_learning_rate)
+    critic, critic_value = state.critic.minimise(critic_loss, factor * config.critic_learning_rate)
     target = polyak(state.target, critic.model, config.target_rate)  # line 7
     return Estimate(clone, richer, critic, target), {"behaviour_loss": mu_value, "critic_loss": critic_value}
 
@@ -242,6 +253,7 @@ def improve(
     policy_key, ratio_key, critic_key = split(key, 3)
     before: Estimate = past["estimate"]
     mu = before.mu(batch.observations)
+    factor = decay(config, 1, step)
     metrics: Metrics = {}
 
     # Line 11: w by the discrepancy between w and T^pi w (Equation (7) in the printed form).
@@ -272,7 +284,7 @@ def improve(
             loss = evaluation_loss(config, model, frozen, batch, next_actions)
             return loss, loss
 
-        following, metrics["critic_loss"] = following.minimise(critic_loss, config.critic_learning_rate)
+        following, metrics["critic_loss"] = following.minimise(critic_loss, factor * config.critic_learning_rate)
         critic, target = following.model, polyak(target, following.model, config.target_rate)
 
     # Line 12: pi by objective (8).
@@ -282,7 +294,7 @@ def improve(
         value, extras = policy_objective(config, policy, mu, critic, weights, alpha, batch, policy_key)
         return -value, {"objective": value, **extras}
 
-    policy, extras = state.policy.minimise(policy_loss, config.policy_learning_rate)
+    policy, extras = state.policy.minimise(policy_loss, factor * config.policy_learning_rate)
     dual = state.alpha
     if config.constrained:
         dual = dual.update(config.log_mu_floor - extras["log_mu"], config.dual_learning_rate)
@@ -330,6 +342,7 @@ PRESETS = {
     "quick": {
         "steps": (20_000, 10_000),
         "alpha": 2.0,
+        "cosine_decay": True,
         "batch_size": 128,
         "hidden": (64, 64),
         "ratio_hidden": (64, 64),

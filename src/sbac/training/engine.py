@@ -95,12 +95,18 @@ class Program:
         configs, seeds, past = inputs
         return self._chunks[phase](configs, seeds, past, state, self.table, self.validation, start, stop, block)
 
+    def compiled(self, phase: int, finals: Mapping[str, Tree], block: int) -> Any:
+        """The phase's program, compiled and not run (`finals` may be shapes): what it will cost can be read from it."""
+        inputs = jax.eval_shape(lambda f: self.inputs(phase, f), dict(finals))
+        state, tables = self.shape(phase, finals), (self.table, self.validation)
+        return self._chunks[phase].lower(*inputs, state, *tables, 0, block, block).compile()
+
     def actors(self, phase: int, inputs: Tree, state: Tree) -> Actor:
         """The policies of all runs, stacked."""
         configs, _, past = inputs
         return jax.jit(jax.vmap(self.algorithm.phases[phase].actor))(configs, past, state)
 
-    def _compile(self, index: int) -> Callable[..., tuple[Tree, Metrics]]:
+    def _compile(self, index: int) -> Any:
         phase = self.algorithm.phases[index]
         actions = self.spec.actions
 

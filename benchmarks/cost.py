@@ -1,0 +1,96 @@
+"""What one step costs by XLA's own count: a guard against slowing down that needs no clock.
+
+    python benchmarks/cost.py            # measured beside the committed figures
+    python benchmarks/cost.py --renew    # writes benchmarks/cost.json, to be committed with the change that explains it
+
+For a few methods, five runs of Hopper's size with the `quick` networks are compiled for the CPU. Counted are the
+floating-point operations and bytes of the whole compiled program (a loop's body counts once) and the operations that
+are launched one by one in the step's loop. The counts belong to one version of jax; under another there is nothing to
+compare with.
+"""
+
+import argparse
+import json
+import platform
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+
+sys.path.insert(0, str(Path(__file__).parent))
+from speed import hopper_shaped, program
+
+COMMITTED = Path(__file__).with_name("cost.json")
+METHODS = ("sbac", "sbac-no-w", "td3-bc", "iql")
+TOLERANCE = 0.05
+RUNS = 5
+# What costs nothing by itself: names for values that are there already.
+FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "iota"}
+
+
+def measure(method: str) -> dict[str, dict[str, float]]:
+    """Phase by phase: flops, bytes accessed, and operations in the body of the step's loop."""
+    prog = program(hopper_shaped(2_000), method, RUNS, {}, preset="quick")
+    costs: dict[str, dict[str, float]] = {}
+    finals: dict[str, Any] = {}
+    for index, phase in enumerate(prog.algorithm.phases):
+        compiled = prog.compiled(index, finals, block=2)
+        analysis = compiled.cost_analysis()
+        costs[phase.name] = {
+            "flops": analysis["flops"],
+            "bytes": analysis["bytes accessed"],
+            "operations": operations(compiled.as_text()),
+        }
+        finals[phase.name] = prog.shape(index, finals)
+    return costs
+
+
+def operations(text: str) -> int:
+    """Instructions of the largest computation that a while loop runs, names and constants left out."""
+    bodies = set(re.findall(r"body=(%?[\w.\-]+)", text))
+    counts = [0]
+    for computation in re.split(r"\n(?=\S)", text):
+        name = computation.split(" ", 1)[0]
+        if name in bodies:
+            found = re.findall(r"^\s+(?:ROOT )?\S+ = .*?([a-z][a-z\-]*)\(", computation, re.MULTILINE)
+            counts.append(sum(kind not in FREE for kind in found))
+    return max(counts)
+
+
+def environment() -> dict[str, str]:
+    """What the counts belong to."""
+    return {"jax": jax.__version__, "machine": platform.machine()}
+
+
+def exceeded(measured: Mapping[str, Any], committed: Mapping[str, Any]) -> list[str]:
+    """A line for each figure that is further from the committed one than the tolerance, above or below."""
+    return [
+        f"{method} {phase} {name}: {value:,.0f}, committed {committed[method][phase][name]:,.0f}"
+        for method, phases in measured.items()
+        for phase, figures in phases.items()
+        for name, value in figures.items()
+        if abs(value / committed[method][phase][name] - 1) > TOLERANCE
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--renew", action="store_true")
+    parser.add_argument("--methods", nargs="+", default=METHODS)
+    options = parser.parse_args()
+    jax.config.update("jax_platforms", "cpu")
+    measured = {method: measure(method) for method in options.methods}
+    for method, phases in measured.items():
+        for phase, figures in phases.items():
+            print(f"{method:12} {phase:10} " + "  ".join(f"{name} {value:12,.0f}" for name, value in figures.items()))
+    if options.renew:
+        COMMITTED.write_text(json.dumps({"environment": environment(), "costs": measured}, indent=1) + "\n")
+    else:
+        print("\n".join(exceeded(measured, json.loads(COMMITTED.read_text())["costs"])) or "all as committed")
+
+
+if __name__ == "__main__":
+    main()
