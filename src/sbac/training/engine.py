@@ -6,7 +6,7 @@ chunk can start anywhere and a resumed run repeats the same bits.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
