@@ -30,6 +30,7 @@ def main() -> None:
         seeds=arguments.seeds,
         alpha=[HEADLINE, LARGER],
         episodes=20,
+        evaluate_every=2_500,
         out=arguments.out,
         overwrite=True,
     )

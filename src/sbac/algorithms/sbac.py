@@ -152,10 +152,17 @@ def clone_actor(config: SBACConfig, past: Past, state: Estimate) -> Actor:
 # --- Phase improve ----------------------------------------------------------------------------------------------
 
 
+class Weight(eqx.Module):
+    """w, how far it can be believed, and what its last update said of it."""
+
+    ratio: ratio.State
+    trust: Array
+    metrics: Metrics
+
+
 class Improve(eqx.Module):
     policy: Trained[GaussianPolicy]
-    ratio: ratio.State | None
-    trust: Array
+    weight: Weight | None
     alpha: Multiplier
     following: Trained[Critic] | None
     """Q^pi and its target, in ablation 2 only; otherwise the critic is phase estimate's."""
@@ -169,12 +176,12 @@ def init_improve(config: SBACConfig, spec: Spec, past: Past, key: PRNGKeyArray) 
     policy = before.clone.model if config.start_from_clone else fresh
     weight = None
     if config.weighting != "none":
-        weight = ratio.init(config, ratio_key, spec.observations, spec.actions, spec.states)
+        estimator = ratio.init(config, ratio_key, spec.observations, spec.actions, spec.states)
+        weight = Weight(estimator, jnp.ones(()), {name: jnp.zeros(()) for name in (*ratio.DIAGNOSTICS, "trust")})
     follows = config.critic == "pi"
     return Improve(
         Trained.create(policy),
         weight,
-        jnp.ones(()),
         Multiplier.create(config.alpha),
         Trained.create(before.critic.model) if follows else None,
         before.target if follows else None,
@@ -247,6 +254,17 @@ def trusted(config: SBACConfig, trust: Array, metrics: Metrics, batch: int) -> A
     return 0.99 * trust + 0.01 * jnp.clip(now, 0.0, 1.0)
 
 
+def update_weight(
+    config: SBACConfig, before: Estimate, policy: GaussianPolicy, last: Weight, batch: Batch, key: PRNGKeyArray
+) -> Weight:
+    """A step of the ratio's estimator, and a look at whether it is to be believed."""
+    log_ratio, log_beta = log_ratios(config, policy, before, batch)
+    state, _ = ratio.update(config, last.ratio, ratio_batch(policy, log_ratio, batch, key), key)
+    metrics = ratio.diagnostics(config, state, batch.observations, log_beta)
+    trust = trusted(config, last.trust, metrics, len(batch.rewards)) if config.temper else last.trust
+    return Weight(state, trust, metrics | {"trust": trust})
+
+
 def improve(
     config: SBACConfig, past: Past, state: Improve, batch: Batch, key: PRNGKeyArray, step: Array
 ) -> tuple[Improve, Metrics]:
@@ -256,24 +274,20 @@ def improve(
     factor = decay(config, 1, step)
     metrics: Metrics = {}
 
-    # Line 11: w by the discrepancy between w and T^pi w (Equation (7) in the printed form).
-    weight_state, trust, weights = state.ratio, state.trust, jnp.ones(len(batch.rewards))
-    if weight_state is not None:
-        log_ratio, log_beta = log_ratios(config, state.policy.model, before, batch)
-        transitions = ratio_batch(state.policy.model, log_ratio, batch, ratio_key)
-        weight_state = jax.lax.cond(
+    # Line 11: w by the discrepancy between w and T^pi w (Equation (7) in the printed form), every few steps.
+    weight, weights = state.weight, jnp.ones(len(batch.rewards))
+    if weight is not None:
+        weight = jax.lax.cond(
             step % config.ratio_every == 0,
-            lambda before: ratio.update(config, before, transitions, ratio_key)[0],
-            lambda before: before,
-            weight_state,
+            lambda last: update_weight(config, before, state.policy.model, last, batch, ratio_key),
+            lambda last: last,
+            weight,
         )
-        weights = ratio.weights(config, weight_state, batch.observations)
-        metrics = ratio.diagnostics(config, weight_state, batch.observations, log_beta)
+        weights = ratio.weights(config, weight.ratio, batch.observations)
         if config.temper:
-            trust = trusted(config, trust, metrics, len(batch.rewards))
-            tempered = weights**trust
+            tempered = weights**weight.trust
             weights = tempered / tempered.mean()
-            metrics["trust"] = trust
+        metrics |= weight.metrics
 
     # Ablation 2: the critic follows pi instead of staying at Q^mu.
     critic, following, target = before.critic.model, state.following, state.target
@@ -299,7 +313,7 @@ def improve(
     if config.constrained:
         dual = dual.update(config.log_mu_floor - extras["log_mu"], config.dual_learning_rate)
         metrics["alpha"] = dual.value
-    return Improve(policy, weight_state, trust, dual, following, target), metrics | extras
+    return Improve(policy, weight, dual, following, target), metrics | extras
 
 
 def validate_improve(config: SBACConfig, past: Past, state: Improve, batch: Batch, key: PRNGKeyArray) -> Metrics:

@@ -92,9 +92,7 @@ def rollout(
     return returns, lengths
 
 
-def rollout_lanes(
-    lanes: Lanes, policy: Acts, seeds: Sequence[int]
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def rollout_lanes(lanes: Lanes, policy: Acts, seeds: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """The same as `rollout`, to the bit, for environments whose lanes are stepped together and faster."""
     lanes.begin(seeds)
     returns, lengths = np.zeros(len(seeds)), np.zeros(len(seeds), np.int64)

@@ -5,6 +5,7 @@ from sbac.ratio.base import RatioConfig as RatioConfig
 from sbac.ratio.base import State as State
 from sbac.ratio.base import floored as floored
 from sbac.ratio.base import log_beta as log_beta
+from sbac.ratio.estimators import DIAGNOSTICS as DIAGNOSTICS
 from sbac.ratio.estimators import diagnostics as diagnostics
 from sbac.ratio.estimators import init as init
 from sbac.ratio.estimators import log_w as log_w

@@ -18,6 +18,7 @@ from sbac.ratio.base import ESTIMATORS, FORMS, Ratio, RatioBatch, RatioConfig, R
 from sbac.ratio.kernels import median_bandwidth
 from sbac.ratio.state_action_classifier import absorbed, beside
 
+DIAGNOSTICS = ("ratio_mean", "ratio_ess", "ratio_at_clip", "beta_mean", "beta_ess")
 NEAR_CLIP = 0.95  # |log w| above this share of its clip counts as at the clip
 
 

@@ -1,0 +1,204 @@
+"""SBAC: its losses and gradients against float64 numpy, what its switches switch, and the small problem."""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sbac.algorithms import find, sbac
+from sbac.algorithms.base import Spec
+from sbac.nn import Critic, GaussianPolicy
+from tests.algorithms import float64, harness
+
+CONFIG = sbac.SBACConfig(
+    hidden=(5,), ratio_hidden=(5,), steps=(10, 10), discount=0.9, critics=2, alpha=0.7, ratio_std_floor=0.5
+)
+SPEC = Spec(3, 2, jnp.zeros((2, 3)))
+KEY = jax.random.key(3)
+
+
+@pytest.fixture(scope="module")
+def state() -> sbac.Estimate:
+    make = jax.jit(lambda key: sbac.init_estimate(CONFIG, SPEC, {}, key))
+    made, other = make(jax.random.key(0)), make(jax.random.key(1))
+    return sbac.Estimate(made.clone, None, made.critic, other.target)
+
+
+def another(policy: GaussianPolicy) -> GaussianPolicy:
+    """A policy that is not the clone."""
+    return jax.tree.map(lambda x: 1.5 * x + 0.05, policy)
+
+
+def improve_state(config: sbac.SBACConfig, estimate: sbac.Estimate) -> sbac.Improve:
+    return jax.jit(lambda past: sbac.init_improve(config, SPEC, past, KEY))({"estimate": estimate})
+
+
+def step(config: sbac.SBACConfig, estimate: sbac.Estimate, state: sbac.Improve, at: int) -> tuple[sbac.Improve, Any]:
+    batch, past = harness.small_batch(), {"estimate": estimate}
+    return jax.jit(lambda s, i: sbac.improve(config, past, s, batch, KEY, i))(state, jnp.asarray(at))
+
+
+# --- Losses and gradients ---------------------------------------------------------------------------------------
+
+
+def test_line_4_the_behaviour(state: sbac.Estimate) -> None:
+    batch = harness.small_batch()
+
+    def expected(mu: GaussianPolicy) -> float:
+        s, a = batch.rows
+        return float(-float64.log_tanh_normal(a, *float64.tanh_gaussian(mu, s)).mean())
+
+    harness.assert_loss(lambda mu: sbac.behaviour_loss(mu, batch), expected, state.clone.model)
+
+
+def test_lines_5_and_6_the_value_of_the_behaviour(state: sbac.Estimate) -> None:
+    """Each critic follows its own target, at the data's next action, and not beyond terminal rows."""
+    batch = harness.small_batch()
+    following = float64.critic(state.target, batch.next_observations, batch.next_actions)
+    target = np.where(batch.terminals == 1, batch.rewards, batch.rewards + 0.9 * following)
+
+    def expected(critic: Critic) -> float:
+        return float(((float64.critic(critic, batch.observations, batch.actions) - target) ** 2).mean(-1).sum())
+
+    harness.assert_loss(
+        lambda q: sbac.evaluation_loss(CONFIG, q, state.target, batch, batch.next_actions), expected, state.critic.model
+    )
+
+
+@pytest.mark.parametrize("support", ["action", "pre-tanh"])
+@pytest.mark.parametrize(("weighting", "entropy"), [("q", 0.0), ("q", 0.5), ("penalty", 0.0)])
+def test_objective_8(state: sbac.Estimate, support: str, weighting: str, entropy: float) -> None:
+    config = dataclasses.replace(CONFIG, support=support, weighting=weighting, entropy=entropy)
+    batch, weights = harness.small_batch(), np.array([0.2, 0.5, 0.9, 1.0, 1.4, 2.0])
+    noise = np.asarray(jax.random.normal(KEY, (6, 2)), np.float64)
+    mu = float64.tanh_gaussian(state.clone.model, batch.observations)
+
+    def expected(policy: GaussianPolicy) -> float:
+        mean, std = float64.tanh_gaussian(policy, batch.observations)
+        u = mean + std * noise
+        slope = 0 if support == "pre-tanh" else np.log(1 - np.tanh(u) ** 2).sum(-1)
+        q = float64.critic(state.critic.model, batch.observations, np.tanh(u)).min(0)
+        log_mu, log_pi = float64.log_normal(u, *mu) - slope, float64.log_normal(u, mean, std) - slope
+        inside = log_mu - entropy * log_pi
+        if weighting == "penalty":
+            return float((q + 0.7 * inside / weights).mean())
+        return float((weights * q + 0.7 * inside).mean())
+
+    def objective(policy: GaussianPolicy) -> jax.Array:
+        density = state.mu(batch.observations)
+        weigh, alpha = jnp.asarray(weights, jnp.float32), jnp.asarray(0.7)
+        critic = state.critic.model
+        return sbac.policy_objective(config, policy, density, critic, weigh, alpha, batch, KEY)[0]
+
+    harness.assert_loss(objective, expected, another(state.clone.model))
+
+
+def test_the_density_ratio_of_a_widened_and_of_the_true_policy(state: sbac.Estimate) -> None:
+    batch, policy = harness.small_batch(), another(state.clone.model)
+    narrow = dataclasses.replace(CONFIG, ratio_std_floor=2.0)  # wider than pi anywhere: the floor is felt
+    wide, true = sbac.log_ratios(narrow, policy, state, batch)
+    u = np.arctanh(np.clip(np.asarray(batch.actions, np.float64), -0.999, 0.999))
+    mean, std = float64.tanh_gaussian(policy, batch.observations)
+    mu_mean, mu_std = float64.tanh_gaussian(state.clone.model, batch.observations)
+    below = float64.log_normal(u, mu_mean, mu_std)
+    np.testing.assert_allclose(true, float64.log_normal(u, mean, std) - below, rtol=1e-3, atol=1e-3)
+    floored = np.maximum(std, 2.0 * mu_std)
+    np.testing.assert_allclose(wide, float64.log_normal(u, mean, floored) - below, rtol=1e-3, atol=1e-3)
+
+
+# --- What the switches switch -----------------------------------------------------------------------------------
+
+
+def test_trust_is_the_smaller_share_and_one_row_is_nothing() -> None:
+    def after(beta: float, ratio: float) -> float:
+        metrics = {"beta_ess": jnp.asarray(beta), "ratio_ess": jnp.asarray(ratio)}
+        return float(sbac.trusted(CONFIG, jnp.zeros(()), metrics, 256)) / 0.01
+
+    assert after(1 / 256, 1.0) == pytest.approx(0, abs=1e-6)
+    assert after(1.0, 1.0) == pytest.approx(1)
+    assert after((0.02 + 1 / 256) / 2, 1.0) == pytest.approx(0.5, abs=1e-5)
+    assert after(1.0, (0.1 + 1 / 256) / 2) == pytest.approx(0.5, abs=1e-5)
+
+
+def test_w_rests_between_its_updates(state: sbac.Estimate) -> None:
+    config = dataclasses.replace(CONFIG, ratio_every=3)
+    start = improve_state(config, state)
+    rested, moved = step(config, state, start, at=1)[0], step(config, state, start, at=3)[0]
+    assert start.weight is not None and rested.weight is not None and moved.weight is not None
+    nets = [w.ratio.trained.model.state_net.weights[0] for w in (start.weight, rested.weight, moved.weight)]
+    np.testing.assert_array_equal(nets[0], nets[1])
+    assert not np.array_equal(nets[0], nets[2])
+    assert not np.array_equal(start.policy.model.net.weights[0], rested.policy.model.net.weights[0])
+
+
+def test_without_trust_w_is_1(state: sbac.Estimate) -> None:
+    """A tempered w without trust gives the step of the ablation, number by number."""
+    tempered = dataclasses.replace(CONFIG, temper=True, ratio_every=100)
+    start = improve_state(tempered, state)
+    assert start.weight is not None
+    nets = start.weight.ratio.target.state_net
+    strong = dataclasses.replace(nets, weights=[*nets.weights[:-1], 100 * nets.weights[-1]])
+    ratio = dataclasses.replace(
+        start.weight.ratio, target=dataclasses.replace(start.weight.ratio.target, state_net=strong)
+    )
+
+    def policy_after(trust: float) -> Any:
+        weight = dataclasses.replace(start.weight, ratio=ratio, trust=jnp.asarray(trust))
+        return step(tempered, state, dataclasses.replace(start, weight=weight), at=1)[0].policy.model
+
+    ablation = dataclasses.replace(CONFIG, weighting="none")
+    plain = dataclasses.replace(start, weight=None)
+    expected = step(ablation, state, plain, at=1)[0].policy.model
+    for ours, theirs in zip(jax.tree.leaves(policy_after(0.0)), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    different = [
+        not np.array_equal(a, b)
+        for a, b in zip(jax.tree.leaves(policy_after(1.0)), jax.tree.leaves(expected), strict=True)
+    ]
+    assert any(different)
+
+
+def test_ablations_differ_in_nothing_else() -> None:
+    whole, no_w, q_pi = (find(name).presets for name in ("sbac", "sbac-no-w", "sbac-q-pi"))
+    for name, preset in whole.items():
+        assert no_w[name] == {**preset, "weighting": "none"}
+        assert q_pi[name] == {**no_w[name], "critic": "pi"}
+
+
+def test_q_pi_follows_the_policy_and_q_mu_stays(state: sbac.Estimate) -> None:
+    following = dataclasses.replace(CONFIG, weighting="none", critic="pi")
+    after, _ = step(following, state, improve_state(following, state), at=0)
+    assert after.following is not None and after.target is not None
+    assert not np.array_equal(after.following.model.nets.weights[0], state.critic.model.nets.weights[0])
+    fixed = dataclasses.replace(CONFIG, weighting="none")
+    assert improve_state(fixed, state).following is None
+
+
+@pytest.mark.parametrize(("floor", "rises"), [(100.0, True), (-100.0, False)])
+def test_constrained_alpha_rises_where_mu_falls_short(state: sbac.Estimate, floor: float, rises: bool) -> None:
+    config = dataclasses.replace(CONFIG, weighting="none", constrained=True, log_mu_floor=floor)
+    after, metrics = step(config, state, improve_state(config, state), at=0)
+    assert (float(after.alpha.value) > 0.7) == rises
+    assert float(metrics["alpha"]) == pytest.approx(float(after.alpha.value))
+
+
+def test_rates_fall_along_half_a_cosine() -> None:
+    config = dataclasses.replace(CONFIG, cosine_decay=True, steps=(10, 20))
+    assert float(sbac.decay(config, 0, jnp.asarray(0))) == pytest.approx(1)
+    assert float(sbac.decay(config, 0, jnp.asarray(5))) == pytest.approx(0.5)
+    assert float(sbac.decay(config, 1, jnp.asarray(5))) == pytest.approx(0.5 * (1 + math.cos(math.pi / 4)))
+    assert float(sbac.decay(CONFIG, 1, jnp.asarray(19))) == 1
+
+
+# --- Learning ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["sbac", "sbac-no-w", "sbac-q-pi"])
+def test_learns_the_small_problem(name: str) -> None:
+    fields = {"alpha": 0.02, "ratio_hidden": (32, 32), "policy_learning_rate": 1e-3, "critic_learning_rate": 2e-3}
+    achieved = harness.scores(name, steps=(3000, 1500), seeds=2, **{**harness.FAST, **fields})
+    harness.assert_in_band(name, achieved)
