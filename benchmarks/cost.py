@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from speed import hopper_shaped, program
 
 COMMITTED = Path(__file__).with_name("cost.json")
-METHODS = ("sbac", "sbac-no-w", "td3-bc", "iql")
+METHODS = ("sbac", "td3-bc", "iql")
 TOLERANCE = 0.05
 RUNS = 5
 # What costs nothing by itself: names for values that are there already.
