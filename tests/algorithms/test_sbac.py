@@ -70,7 +70,7 @@ def test_lines_5_and_6_the_value_of_the_behaviour(state: sbac.Estimate) -> None:
 
 
 @pytest.mark.parametrize("support", ["action", "pre-tanh"])
-@pytest.mark.parametrize(("weighting", "entropy"), [("q", 0.0), ("q", 0.5), ("penalty", 0.0)])
+@pytest.mark.parametrize(("weighting", "entropy"), [("q", 0.0), ("q", 0.5), ("penalty", 0.0), ("state", 0.0)])
 def test_objective_8(state: sbac.Estimate, support: str, weighting: str, entropy: float) -> None:
     config = dataclasses.replace(CONFIG, support=support, weighting=weighting, entropy=entropy)
     batch, weights = harness.small_batch(), np.array([0.2, 0.5, 0.9, 1.0, 1.4, 2.0])
@@ -86,6 +86,8 @@ def test_objective_8(state: sbac.Estimate, support: str, weighting: str, entropy
         inside = log_mu - entropy * log_pi
         if weighting == "penalty":
             return float((q + 0.7 * inside / weights).mean())
+        if weighting == "state":
+            return float((weights * (q + 0.7 * inside)).mean())
         return float((weights * q + 0.7 * inside).mean())
 
     def objective(policy: GaussianPolicy) -> jax.Array:

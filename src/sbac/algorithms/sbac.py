@@ -50,7 +50,8 @@ class SBACConfig(ratio.RatioConfig):
     """Start pi as a copy of the Gaussian clone instead of at random."""
 
     weighting: str = "q"
-    """Where w stands: q, w Q + alpha log mu (8); penalty, Q + (alpha / w) log mu; none, w = 1 (ablation 1)."""
+    """Where w stands: q, w Q + alpha log mu (8); penalty, Q + (alpha / w) log mu; state, w (Q + alpha log mu), which
+    weighs states and leaves alpha alone; none, w = 1 (ablation 1)."""
     critic: str = "mu"
     """mu: Q^mu, fixed after phase estimate; pi: Q^pi, learned along with pi (ablation 2)."""
     support: str = "action"
@@ -208,6 +209,8 @@ def policy_objective(
     support = log_mu - config.entropy * log_pi
     if config.weighting == "penalty":
         value = q + alpha * support / weights
+    elif config.weighting == "state":
+        value = weights * (q + alpha * support)
     else:
         value = weights * q + alpha * support
     return value.mean(), {"q": q.mean(), "log_mu": log_mu.mean(), "policy_std": jnp.exp(pi.log_std).mean()}
