@@ -13,7 +13,10 @@ COLOURS = ("#0b6bcb", "#d9480f", "#2b8a3e", "#862e9c", "#5f3dc4", "#c2255c", "#0
 
 
 def curves(run: Run) -> dict[str, dict[int, list[float]]]:
-    """For each setting and step (counted over all phases) the evaluations of its seeds."""
+    """For each setting and step (counted over all phases) the evaluations of its seeds.
+
+    Where the policy of the last phase starts as the clone, its curves start there too.
+    """
     steps = run.config["runs"][0]["steps"]
     phases = list(dict.fromkeys(row["phase"] for row in run.evaluations))
     before = {name: sum(steps[: len(steps) - len(phases) + i]) for i, name in enumerate(phases)}
@@ -28,7 +31,11 @@ def curves(run: Run) -> dict[str, dict[int, list[float]]]:
         found.setdefault(name, {}).setdefault(before[row["phase"]] + row["step"], []).append(
             float(np.mean(measured(row)))
         )
-    return found
+    clones = [points for name, points in found.items() if name.startswith("clone ")]
+    if clones and run.config["runs"][0].get("start_from_clone"):
+        for points in found.values():
+            points |= {step: values for step, values in clones[-1].items() if step not in points}
+    return {name: dict(sorted(points.items())) for name, points in found.items()}
 
 
 def learning_curves(runs: Mapping[str, Run], path: Path, reference: Mapping[str, float] | None = None) -> None:
