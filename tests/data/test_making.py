@@ -258,7 +258,7 @@ def test_the_hopper_expert_hops() -> None:
 def test_the_demo_dataset() -> None:
     data = sbac.load("hopper-demo")
     assert data.kind == "embedded" and 80_000 <= len(data) <= 100_000
-    assert 10 <= data.score <= 25
+    assert 10 <= data.score <= 30  # from poor to mediocre
     scores = [find_task("hopper-demo").score(r) for r in data.returns]
     assert max(scores) > 60
     request = Shard("ladder", [(None, 3), (2, 4)], False, 5, (0, 1))

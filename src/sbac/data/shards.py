@@ -129,8 +129,9 @@ class Pool:
             try:
                 seconds = self._ask(process, shard, path)
                 with np.load(path, allow_pickle=False) as file:
-                    answer.set_result(({name: file[name] for name in file.files}, seconds))
-                path.unlink()
+                    columns = {name: file[name] for name in file.files}
+                path.unlink()  # before the answer: who has it may remove the folder
+                answer.set_result((columns, seconds))
             except Exception as error:  # whatever it was, the one who waits for the answer must hear of it
                 answer.set_exception(error)
 
