@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from sbac.errors import UserError
 from sbac.policy import KINDS, Floats
 
 Act = Callable[[Floats], Floats]
@@ -144,13 +145,23 @@ def open_lanes(env_id: str, count: int, seed: int | Sequence[int]) -> Lanes:
 
 def make(env_id: str) -> Any:
     """The bare environment: the wrappers of `gymnasium.make` cost a third of a step and are not needed."""
+    return open_environment(env_id, disable_env_checker=True).unwrapped
+
+
+def open_environment(env_id: str, **options: Any) -> Any:
+    """`gymnasium.make` without its warnings on older versions, and with one line where it fails."""
     import warnings
 
     import gymnasium
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        return gymnasium.make(env_id, disable_env_checker=True).unwrapped
+        warnings.filterwarnings("ignore", message=".*out of date.*")
+        try:
+            return gymnasium.make(env_id, **options)
+        except (gymnasium.error.Error, ImportError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise UserError(f"environment {env_id!r}: neither a task nor a Gymnasium id ({reason})") from None
 
 
 def acting(kind: str, arrays: Mapping[str, Floats], rng: np.random.Generator, noise: float = 0.0) -> Act:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sbac.data.collecting import BODIES, BodyLanes, Lanes
+from sbac.data.collecting import BODIES, BodyLanes, Lanes, open_environment
 from sbac.errors import UserError
 
 
@@ -46,21 +46,7 @@ def environment_of(source: EnvSource) -> tuple[str, Callable[[], Any]]:
     if callable(source):
         return getattr(source, "__name__", "environment"), source
     name = find_task(source).env_id if is_task(source) else source
-    return name, lambda: _make(name)
-
-
-def _make(env_id: str) -> Any:
-    import warnings
-
-    import gymnasium
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*out of date.*")
-        try:
-            return gymnasium.make(env_id)
-        except (gymnasium.error.Error, ImportError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise UserError(f"environment {env_id!r}: neither a task nor a Gymnasium id ({reason})") from None
+    return name, lambda: open_environment(name)
 
 
 def check_spaces(environment: Any, name: str) -> None:
