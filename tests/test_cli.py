@@ -139,3 +139,14 @@ except SystemExit:
 assert "jax" not in sys.modules and "numpy" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    """As in `sbac data list | head -1`."""
+    code = "import sys; from sbac.cli import main; sys.exit(main(['data', 'list']))"
+    child = subprocess.Popen([sys.executable, "-u", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout is not None and child.stderr is not None
+    child.stdout.close()
+    assert child.stderr.read() == b""
+    child.stderr.close()
+    assert child.wait() == 141
