@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-slow lint types format docs bench results wheel lock clean
+.PHONY: demo test test-slow lint types format docs bench bench-speed results wheel lock clean
 
 demo: $(READY)  ## learn from the embedded dataset, print a table, draw a learning curve
 	$(BIN)/python examples/demo.py
@@ -28,6 +28,9 @@ format: $(READY)
 docs: $(READY)  ## the documentation, into site/
 	$(PIP) install --quiet -r requirements-docs.lock
 	$(BIN)/mkdocs build --strict
+
+bench-speed: $(READY)  ## updates per second on the device found
+	$(BIN)/python benchmarks/speed.py
 
 bench: $(READY)  ## a small bench on the embedded dataset, and its page
 	$(BIN)/sbac bench --tasks hopper-demo --algorithms sbac sbac-no-w bc --seeds 2 --no-grid --out build/bench

@@ -2,10 +2,12 @@
 
 python d3rlpy_peer.py losses IN.npz OUT.npz        losses and gradients at the given weights, batch and noise
 python d3rlpy_peer.py train  IN.npz OUT.npz        trains on the given data; the policy's weights come back
+python d3rlpy_peer.py speed  IN.npz OUT.npz        updates per second on the given data
 """
 
 import json
 import sys
+import time
 from typing import Any
 
 import d3rlpy
@@ -27,7 +29,12 @@ def create(name: str, settings: dict[str, Any], observations: int, actions: int)
         "actor_learning_rate": settings["learning_rate"],
         "critic_learning_rate": settings["learning_rate"],
     }
-    if name == "td3-bc":
+    if name == "bc":
+        rate = settings["learning_rate"]
+        config = d3rlpy.algos.BCConfig(
+            batch_size=settings["batch_size"], learning_rate=rate, policy_type="stochastic", encoder_factory=encoder
+        )
+    elif name == "td3-bc":
         config = d3rlpy.algos.TD3PlusBCConfig(**shared, alpha=settings["alpha"])
     elif name == "iql":
         chosen = {"expectile": settings["expectile"], "weight_temp": settings["temperature"]}
@@ -46,7 +53,7 @@ def create(name: str, settings: dict[str, Any], observations: int, actions: int)
             initial_temperature=settings["temperature"],
             n_action_samples=settings["samples"],
         )
-    algo = config.create(device="cpu:0")
+    algo = config.create(device=settings.get("device", "cpu:0"))
     algo.create_impl((observations,), actions)
     return algo
 
@@ -143,14 +150,29 @@ def losses(name: str, settings: dict[str, Any], arrays: Arrays) -> Arrays:
     return out | {f"gradient/{k}": v for k, v in gradients(name, impl, ("policy",)).items()}
 
 
+def logged(arrays: Arrays) -> Any:
+    columns = ("observations", "actions", "rewards", "terminals", "timeouts")
+    return d3rlpy.dataset.MDPDataset(*(arrays[name] for name in columns))
+
+
+def fit(algo: Any, data: Any, steps: int) -> None:
+    logger = d3rlpy.logging.NoopAdapterFactory()
+    algo.fit(data, steps, n_steps_per_epoch=steps, logger_adapter=logger, show_progress=False)
+
+
+def speed(name: str, settings: dict[str, Any], arrays: Arrays) -> Arrays:
+    data = logged(arrays)
+    algo = create(name, settings, arrays["observations"].shape[1], arrays["actions"].shape[1])
+    fit(algo, data, 50)  # warm
+    began = time.perf_counter()
+    fit(algo, data, settings["speed_steps"])
+    return {"rate": np.asarray(settings["speed_steps"] / (time.perf_counter() - began))}
+
+
 def train(name: str, settings: dict[str, Any], arrays: Arrays) -> Arrays:
     d3rlpy.seed(settings["seed"])
-    data = d3rlpy.dataset.MDPDataset(
-        arrays["observations"], arrays["actions"], arrays["rewards"], arrays["terminals"], arrays["timeouts"]
-    )
     algo = create(name, settings, arrays["observations"].shape[1], arrays["actions"].shape[1])
-    logger = d3rlpy.logging.NoopAdapterFactory()
-    algo.fit(data, settings["steps"], n_steps_per_epoch=settings["steps"], logger_adapter=logger, show_progress=False)
+    fit(algo, logged(arrays), settings["steps"])
     out: Arrays = {}
     for i, linear in enumerate(networks(name, algo.impl)["policy"]):
         out[f"policy/weights/{i}"] = linear.weight.detach().numpy().T
@@ -162,7 +184,7 @@ def main(task: str, source: str, destination: str) -> None:
     with np.load(source) as f:
         arrays = dict(f)
     name, settings = json.loads(str(arrays.pop("job")))
-    np.savez(destination, **{"losses": losses, "train": train}[task](name, settings, arrays))
+    np.savez(destination, **{"losses": losses, "train": train, "speed": speed}[task](name, settings, arrays))
 
 
 if __name__ == "__main__":

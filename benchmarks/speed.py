@@ -1,14 +1,23 @@
-"""How fast methods train on the device found: run-steps per second for several numbers of runs at once.
+"""How fast methods train on the device found, beside what the device could do and, if asked, beside d3rlpy.
 
     python benchmarks/speed.py --algorithms sbac td3-bc iql --runs 1 5 20 80 300
+    python benchmarks/speed.py --peer peer/bin/python            # an environment with d3rlpy, measured in the same run
+    python benchmarks/speed.py --sweep runs batch width rows --plot docs/speed.png      # how cost grows
 
-Hopper-shaped made-up data (speed does not depend on its values), each method's `paper` networks and batch of 256.
-A run-step is one call of the method's update for one run. The two ceilings (a large copy, a large matrix product)
-are measured in the same process; the share of them comes from XLA's own count of a step's bytes and operations.
+Hopper-shaped made-up data (speed does not depend on its values), each method's `paper` networks and a batch of 256. A
+run-step is one call of the method's update for one run; evaluation and logging are left out. Operations and bytes of a
+step are XLA's own count of the compiled program; their shares are of the two ceilings, a large matrix product and a
+large copy, measured first. Every row goes to --out as it comes, so that a table can be made in parts.
 """
 
 import argparse
+import json
+import resource
+import subprocess
+import tempfile
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -22,86 +31,225 @@ from sbac.training.engine import Program
 from sbac.training.grid import members
 from sbac.training.table import Scaling, build_table
 
+OBSERVATIONS, ACTIONS, BATCH = 11, 3, 256
+PEERS = ("td3-bc", "iql", "cql", "bc")
+SWEEPS: dict[str, Sequence[int]] = {
+    "runs": (1, 5, 20, 80, 300),
+    "batch": (64, 256, 1024, 4096),
+    "width": (64, 128, 256, 512, 1024),
+    "rows": (10_000, 100_000, 1_000_000, 10_000_000),
+}
+Row = dict[str, Any]
+
 
 def hopper_shaped(rows: int) -> Dataset:
     rng = np.random.default_rng(0)
     timeouts = np.zeros(rows, bool)
     timeouts[999::1000] = True
     return Dataset(
-        observations=rng.normal(size=(rows, 11)).astype(np.float32),
-        actions=np.tanh(rng.normal(size=(rows, 3))).astype(np.float32),
-        rewards=rng.normal(size=rows).astype(np.float32),
+        observations=rng.standard_normal((rows, OBSERVATIONS), np.float32),
+        actions=np.tanh(rng.standard_normal((rows, ACTIONS), np.float32)),
+        rewards=rng.standard_normal(rows, np.float32),
         terminals=np.zeros(rows, bool),
         timeouts=timeouts,
     )
 
 
-def program(data: Dataset, algorithm: str, runs: int, options: dict[str, Any], preset: str = "paper") -> Program:
+def program(data: Dataset, algorithm: str, runs: int, options: Mapping[str, Any], preset: str = "paper") -> Program:
     method = find(algorithm)
-    launch = members(method, preset, runs, options | ({"batch_size": 256} if preset == "paper" else {}))
+    launch = members(method, preset, runs, options)
     scaling = Scaling.of(data, launch[0].config)
-    spec = Spec(11, 3, jnp.asarray(scaling.states(data.observations[:1000])))
+    spec = Spec(OBSERVATIONS, ACTIONS, jnp.asarray(scaling.states(data.observations[:1000])))
     return Program(method, launch, build_table(data, scaling), None, spec)
 
 
-def measure(data: Dataset, algorithm: str, runs: int, seconds: float, options: dict[str, Any]) -> None:
-    prog = program(data, algorithm, runs, options)
+def measure(
+    data: Dataset, algorithm: str, runs: int, seconds: float, options: Mapping[str, Any], preset: str = "paper"
+) -> Iterator[Row]:
+    """A row per phase."""
+    prog = program(data, algorithm, runs, options, preset)
     finals: dict[str, Any] = {}
     for index, phase in enumerate(prog.algorithm.phases):
-        began = time.perf_counter()
+        block, count = 100, len(prog.members(index))
         state, inputs = prog.init(index, finals), prog.inputs(index, finals)
-        state, _ = prog.advance(index, inputs, state, 0, 10)
-        jax.block_until_ready(state)
+        began = time.perf_counter()
+        cost = prog.compiled(index, finals, block).cost_analysis()
         compiled = time.perf_counter() - began
-        steps, rate = 50, 0.0
+        state, _ = jax.block_until_ready(prog.advance(index, inputs, state, 0, block, block))
+        steps, rate = block, 0.0
         while True:
             began = time.perf_counter()
-            state, _ = prog.advance(index, inputs, state, 0, steps)
-            jax.block_until_ready(state)
+            state, _ = jax.block_until_ready(prog.advance(index, inputs, state, 0, steps, block))
             taken = time.perf_counter() - began
             rate = steps / taken
             if taken > seconds / 2:
                 break
-            steps = int(min(max(2 * steps, rate * seconds), 1_000_000))
-        count = len(prog.members(index))
-        print(
-            f"{algorithm:12s} {phase.name:10s} {count:4d} runs {rate:10,.0f} steps/s {rate * count:12,.0f} run-steps/s"
-            f"  first call {compiled:5.1f} s",
-            flush=True,
-        )
+            steps = block * int(min(max(2 * steps, rate * seconds), 1e6) // block)
         finals[phase.name] = state
+        yield {
+            "algorithm": algorithm,
+            "phase": phase.name,
+            "runs": count,
+            "steps_per_second": rate,
+            "run_steps_per_second": rate * count,
+            "compile_seconds": compiled,
+            "flops_per_second": rate * cost["flops"],
+            "bytes_per_second": rate * cost["bytes accessed"],
+            **memory(),
+        }
 
 
-def ceilings() -> None:
-    """A large copy (bytes read and written) and a large matrix product."""
-    big = jnp.ones((1 << 28,) if jax.default_backend() != "cpu" else (1 << 24,), jnp.float32)
-    square = jnp.ones((8192, 8192) if jax.default_backend() != "cpu" else (1024, 1024), jnp.float32)
-    for name, function, value, work in (
-        ("copy", jax.jit(lambda x: x + 1), big, 2 * big.nbytes),
-        ("product", jax.jit(lambda x: x @ x), square, 2 * square.shape[0] ** 3),
-    ):
-        function(value).block_until_ready()
+def memory() -> Row:
+    """Peaks so far, in MB: the device's where it tells, and the process's."""
+    stats = jax.devices()[0].memory_stats() or {}
+    device = stats.get("peak_bytes_in_use")
+    host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"device_mb": None if device is None else device / 1e6, "host_mb": host}
+
+
+def ceilings() -> Row:
+    """Bytes a second of a large copy (read and written), operations a second of a large product."""
+    on_cpu = jax.default_backend() == "cpu"
+    long, wide = (1 << 24, 1024) if on_cpu else (1 << 28, 8192)
+    vector = jax.random.normal(jax.random.key(0), (long,))
+    square = jax.random.normal(jax.random.key(1), (wide, wide))
+
+    def rate(function: Any, value: jax.Array, work: float) -> float:
+        jax.block_until_ready(function(value))
         began = time.perf_counter()
-        for _ in range(10):
-            result = function(value)
-        result.block_until_ready()
-        rate = 10 * work / (time.perf_counter() - began)
-        print(f"ceiling: {name} {rate / 1e12:.3f} T{'B' if name == 'copy' else 'FLOP'}/s", flush=True)
+        jax.block_until_ready([function(value) for _ in range(10)])
+        return 10 * work / (time.perf_counter() - began)
+
+    return {
+        "bytes_per_second": rate(jax.jit(lambda x: x + 1), vector, 2 * vector.nbytes),
+        "flops_per_second": rate(jax.jit(lambda x: x @ x), square, 2 * wide**3),
+    }
+
+
+def peer_rates(peer: str, data: Dataset, hidden: Sequence[int], steps: int) -> Iterator[Row]:
+    """d3rlpy on the same data, batch and networks, on the same device."""
+    columns = ("observations", "actions", "rewards", "terminals", "timeouts")
+    arrays = {name: np.asarray(getattr(data, name), np.float32) for name in columns}
+    device = "cpu:0" if jax.default_backend() == "cpu" else "cuda:0"
+    script = Path(__file__).with_name("d3rlpy_peer.py")
+    settings = {
+        "hidden": list(hidden),
+        "batch_size": BATCH,
+        "discount": 0.99,
+        "learning_rate": 3e-4,
+        "alpha": 2.5,
+        "expectile": 0.7,
+        "temperature": 3.0,
+        "samples": 10,
+        "speed_steps": steps,
+        "device": device,
+    }
+    for name in PEERS:
+        with tempfile.TemporaryDirectory() as folder:
+            source, destination = Path(folder, "in.npz"), Path(folder, "out.npz")
+            np.savez(source, job=np.asarray(json.dumps([name, settings])), **arrays)
+            done = subprocess.run([peer, script, "speed", source, destination], capture_output=True, text=True)
+            if done.returncode:
+                raise SystemExit(f"error: {peer} failed: {done.stderr.strip().splitlines()[-1]}")
+            rate = float(np.load(destination)["rate"])
+        yield {"algorithm": f"d3rlpy {name}", "phase": "", "runs": 1, "run_steps_per_second": rate}
+
+
+def sweep(kind: str, data: Dataset, algorithms: Sequence[str], seconds: float) -> Iterator[Row]:
+    """One size after the other, the rest as it is."""
+    for size in SWEEPS[kind]:
+        log = hopper_shaped(size) if kind == "rows" else data
+        runs = size if kind == "runs" else 1
+        for algorithm in algorithms:
+            fields = {f for f in dir(find(algorithm).config) if not f.startswith("_")}
+            hidden = {name: [size, size] for name in ("hidden", "ratio_hidden") if name in fields}
+            options = {"batch": {"batch_size": size}, "width": hidden}.get(kind, {})
+            for row in measure(log, algorithm, runs, seconds, {"batch_size": BATCH} | options):
+                yield {"sweep": kind, "size": size, **row}
+
+
+def table_line(row: Row, ceiling: Row) -> str:
+    def share(name: str) -> str:
+        return f"{row[name] / ceiling[name]:.0%}" if name in row else ""
+
+    compiled = f"{row['compile_seconds']:.1f}" if "compile_seconds" in row else ""
+    device = f"{row['device_mb']:,.0f}" if row.get("device_mb") else ""
+    cells = [
+        f"{row['sweep']} {row['size']:,}: {row['algorithm']}" if "sweep" in row else row["algorithm"],
+        row["phase"],
+        str(row["runs"]),
+        f"{row['run_steps_per_second']:,.0f}",
+        share("bytes_per_second"),
+        share("flops_per_second"),
+        compiled,
+        device,
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def plot(rows: Sequence[Row], path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    kinds = [kind for kind in SWEEPS if any(row["sweep"] == kind for row in rows)]
+    figure = Figure(figsize=(4 * len(kinds), 3.6), layout="constrained")
+    axes: Any = figure.subplots(1, len(kinds), squeeze=False)[0]
+    for axis, kind in zip(axes, kinds, strict=True):
+        chosen = [row for row in rows if row["sweep"] == kind]
+        for name in dict.fromkeys((row["algorithm"], row["phase"]) for row in chosen):
+            line = [row for row in chosen if (row["algorithm"], row["phase"]) == name]
+            sizes, rates = [row["size"] for row in line], [row["run_steps_per_second"] for row in line]
+            axis.loglog(sizes, rates, marker="o", markersize=3, label=" ".join(name))
+        axis.set(xlabel=kind, ylabel="run-steps per second" if kind == kinds[0] else "")
+    axes[-1].legend(fontsize="small", frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--algorithms", nargs="+", default=["sbac", "bc", "td3-bc", "iql", "cql", "rebrac"])
+    parser.add_argument(
+        "--algorithms", nargs="+", default=["sbac", "sbac-no-w", "bc", "td3-bc", "iql", "cql", "rebrac"]
+    )
+    parser.add_argument("--preset", default="paper")
     parser.add_argument("--runs", nargs="+", type=int, default=[1, 5, 20])
     parser.add_argument("--rows", type=int, default=200_000)
-    parser.add_argument("--seconds", type=float, default=2.0)
-    arguments = parser.parse_args()
-    print(f"device: {jax.devices()[0].device_kind}, jax {jax.__version__}")
-    ceilings()
-    data = hopper_shaped(arguments.rows)
-    for algorithm in arguments.algorithms:
-        for runs in arguments.runs:
-            measure(data, algorithm, runs, arguments.seconds, {})
+    parser.add_argument("--seconds", type=float, default=2.0, help="of a measurement, about")
+    parser.add_argument("--sweep", nargs="+", choices=list(SWEEPS), default=[])
+    parser.add_argument("--plot", type=Path, help="the sweeps as a PNG")
+    parser.add_argument("--peer", help="a Python that has d3rlpy")
+    parser.add_argument("--peer-steps", type=int, default=500)
+    parser.add_argument("--out", type=Path, help="a file to which every row is added")
+    told = parser.parse_args()
+    ceiling = ceilings()
+    print(f"{jax.devices()[0].device_kind}, jax {jax.__version__}", end="; ")
+    print(
+        f"copy {ceiling['bytes_per_second'] / 1e9:,.0f} GB/s, product {ceiling['flops_per_second'] / 1e9:,.0f} GFLOP/s"
+    )
+    print("\n| method | phase | runs | run-steps/s | of the copy | of the product | compile s | device MB |")
+    print("|---" * 8 + "|")
+    data = hopper_shaped(told.rows)
+
+    def rows() -> Iterator[Row]:
+        for kind in told.sweep:
+            yield from sweep(kind, data, told.algorithms, told.seconds)
+        if told.sweep:
+            return
+        options = {"batch_size": BATCH} if told.preset == "paper" else {}
+        for algorithm in told.algorithms:
+            for runs in told.runs:
+                yield from measure(data, algorithm, runs, told.seconds, options, told.preset)
+        if told.peer:
+            yield from peer_rates(told.peer, data, (256, 256), told.peer_steps)
+
+    found: list[Row] = []
+    for row in rows():
+        found.append(row)
+        print(table_line(row, ceiling), flush=True)
+        if told.out:
+            with told.out.open("a") as file:
+                file.write(json.dumps(row | {"device": jax.devices()[0].device_kind}) + "\n")
+    if told.plot and told.sweep:
+        plot(found, told.plot)
 
 
 if __name__ == "__main__":
