@@ -11,9 +11,11 @@ d3rlpy needs an environment of its own (it pins an older Gymnasium), whose inter
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +52,8 @@ def ask(peer: str, task: str, name: str, settings: dict[str, Any], arrays: Array
         source, destination = Path(folder, "in.npz"), Path(folder, "out.npz")
         np.savez(source, job=np.asarray(json.dumps([name, settings])), **arrays)
         script = Path(__file__).with_name("d3rlpy_peer.py")
-        quiet = subprocess.run([peer, script, task, source, destination], capture_output=True, text=True)
+        alone = {**os.environ, "OMP_NUM_THREADS": "1"}  # networks this small are slower on two
+        quiet = subprocess.run([peer, script, task, source, destination], capture_output=True, text=True, env=alone)
         if quiet.returncode:
             sys.exit(f"error: {peer} failed:\n{quiet.stderr}")
         with np.load(destination) as f:
@@ -250,9 +253,11 @@ def compare_scores(peer: str, data: str, task: str, steps: int, seeds: int, epis
             **settings,
         )
         policies = {"sbac": list(run.policies), "d3rlpy": list[Policy]()}
-        for seed in range(seeds):
-            told = {**settings, "hidden": list(settings["hidden"]), "steps": steps, "seed": seed}
-            weights = ask(peer, "train", name, told, arrays)
+        told = {**settings, "hidden": list(settings["hidden"]), "steps": steps}
+        with ThreadPoolExecutor(os.cpu_count()) as side_by_side:
+            jobs = [side_by_side.submit(ask, peer, "train", name, told | {"seed": i}, arrays) for i in range(seeds)]
+            answers = [job.result() for job in jobs]
+        for weights in answers:
             weights |= {f"scale/observation_{k}": v for k, v in scale.items()}
             weights |= {"scale/action_low": low, "scale/action_high": high}
             policies["d3rlpy"].append(Policy("deterministic", weights, {}))
@@ -262,7 +267,7 @@ def compare_scores(peer: str, data: str, task: str, steps: int, seeds: int, epis
         }
         for side, scores in results.items():
             shown = ", ".join(f"{s:.1f}" for s in scores)
-            print(f"| {name} | {side} | {shown} | {scores.mean():.1f} | {scores.std(ddof=1):.1f} |")
+            print(f"| {name} | {side} | {shown} | {scores.mean():.1f} | {scores.std(ddof=1):.1f} |", flush=True)
         ours, theirs = results.values()
         spread = np.hypot(ours.std(ddof=1), theirs.std(ddof=1)) * np.sqrt(2 / seeds)
         agree &= bool(abs(ours.mean() - theirs.mean()) <= 2 * spread)
