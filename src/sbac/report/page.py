@@ -105,6 +105,11 @@ def _charts(name: str) -> str:
     return f'<div class="cards" data-charts="{name}"></div>'
 
 
+def _version(record: Record) -> str:
+    """Of a cell, which knows the version of its code, or of a run."""
+    return record["versions"].get("sbac") or record.get("code", {}).get("version", "?")
+
+
 def _subtitle(records: Sequence[Record], series: Sequence[Series]) -> str:
     def count(values: Sequence[Any], what: str) -> str:
         distinct = len(set(values))
@@ -114,7 +119,7 @@ def _subtitle(records: Sequence[Record], series: Sequence[Series]) -> str:
         count([s.data for s in series], "dataset"),
         count([s.method for s in series], "method"),
         f"{sum(len(s.trials) for s in series)} policies",
-        "sbac " + ", ".join(dict.fromkeys(record["versions"].get("sbac", "?") for record in records)),
+        "sbac " + ", ".join(dict.fromkeys(_version(record) for record in records)),
     ]
     return " · ".join(parts)
 

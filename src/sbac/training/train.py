@@ -14,7 +14,7 @@ from sbac.evaluation.rollout import EnvSource
 if TYPE_CHECKING:
     from sbac.training.run import Run
 
-PACKAGES = ("sbac", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco")
+PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco")
 
 
 def train(
@@ -112,7 +112,9 @@ def train(
 
 def package_versions() -> dict[str, str]:
     """What the bits depend on."""
-    found = {"python": platform.python_version()}
+    from sbac import __version__
+
+    found = {"python": platform.python_version(), "sbac": __version__}
     for package in PACKAGES:
         try:
             found[package] = version(package)
