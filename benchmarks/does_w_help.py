@@ -30,6 +30,8 @@ SETTINGS: dict[str, Any] = {
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "w": ("sbac", {"temper": False}),
     "w tempered": ("sbac", {"temper": True}),
+    "w on states": ("sbac", {"temper": False, "weighting": "state"}),
+    "w on states, entropy": ("sbac", {"temper": False, "weighting": "state", "entropy": 0.5}),
     "w (s,a), entropy": ("sbac", {"ratio_estimator": "state-action-classifier", "entropy": 0.5}),
     "w = 1": ("sbac-no-w", {}),
     "w = 1, entropy": ("sbac-no-w", {"entropy": 0.5}),
@@ -66,7 +68,7 @@ def train(arguments: argparse.Namespace) -> None:
                 checkpoint_seconds=1e9,
                 warm_start=first,
                 warm_phases=["estimate"],
-                **(SETTINGS | changes),
+                **(SETTINGS | {"support": arguments.support} | changes),
             )
             first = first or folder
             rows = [_compact(row, variant) for row in run.evaluations]
@@ -172,6 +174,7 @@ def main() -> None:
     trainer.add_argument("--steps", type=int, default=200_000)
     trainer.add_argument("--episodes", type=int, default=20)
     trainer.add_argument("--variants", nargs="+", default=["w", "w = 1"], choices=list(VARIANTS))
+    trainer.add_argument("--support", default="action", choices=["action", "pre-tanh"], help="where log mu is measured")
     trainer.set_defaults(run=train)
     reporter = commands.add_parser("report")
     reporter.add_argument("folder")
