@@ -49,6 +49,21 @@ def environment_of(source: EnvSource) -> tuple[str, Callable[[], Any]]:
     return name, lambda: open_environment(name)
 
 
+def check_known(source: EnvSource) -> None:
+    """Refuses a name that no environment has, before anything is trained for it."""
+    import gymnasium
+
+    from sbac.data.tasks import is_task
+
+    if callable(source) or is_task(source) or ":" in source:  # module:id is known once the module is imported
+        return
+    try:
+        gymnasium.spec(source)
+    except gymnasium.error.Error as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"environment {source!r}: neither a task nor a Gymnasium id ({reason})") from None
+
+
 def check_spaces(environment: Any, name: str) -> None:
     """Flat observations and continuous actions only."""
     import gymnasium

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sbac.errors import UserError
-from sbac.evaluation.rollout import EnvSource
+from sbac.evaluation.rollout import EnvSource, check_known
 
 if TYPE_CHECKING:
     from sbac.training.run import Run
@@ -63,6 +63,8 @@ def train(
         overrides["steps"] = steps if isinstance(steps, int) else list(steps)
     runs = members(method, preset, seeds, overrides, dataset.task)
     target = (environment if environment is not None else dataset.task) if evaluate else None
+    if target is not None:
+        check_known(target)
     record = {
         "format": FORMAT,
         "algorithm": algorithm,
