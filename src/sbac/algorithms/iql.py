@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Spec, config, shared, split
-from sbac.nn import MLP, Critic, Trained, polyak
+from sbac.nn import MLP, Critic, Trained, half_cosine, polyak
 
 LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
 MAX_WEIGHT = 100.0
@@ -115,9 +115,9 @@ def update(
         lambda v: value_loss(config, v, state.target, batch), config.learning_rate
     )
     dropout_key = key if config.dropout > 0 else None
-    cosine = 0.5 * (1.0 + jnp.cos(math.pi * step / config.steps[0]))
     policy, policy_metrics = state.policy.minimise(
-        lambda p: policy_loss(config, p, value.model, state.target, batch, dropout_key), config.learning_rate * cosine
+        lambda p: policy_loss(config, p, value.model, state.target, batch, dropout_key),
+        config.learning_rate * half_cosine(step, config.steps[0]),
     )
     critic, critic_metrics = state.critic.minimise(
         lambda q: critic_loss(config, q, value.model, batch), config.learning_rate

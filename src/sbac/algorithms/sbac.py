@@ -23,7 +23,7 @@ from sbac.algorithms.base import (
     config,
     split,
 )
-from sbac.nn import Critic, GaussianPolicy, Multiplier, Trained, polyak, pre_tanh
+from sbac.nn import Critic, GaussianPolicy, Multiplier, Trained, half_cosine, polyak, pre_tanh
 from sbac.nn.behaviour import ActionDensity, Behaviour, create
 
 
@@ -76,7 +76,7 @@ def decay(config: SBACConfig, phase: int, step: Array) -> Array:
     """What the learning rates of a phase are multiplied with."""
     if not config.cosine_decay:
         return jnp.ones(())
-    return 0.5 * (1 + jnp.cos(jnp.pi * step / config.steps[phase]))
+    return half_cosine(step, config.steps[phase])
 
 
 # --- Phase estimate ---------------------------------------------------------------------------------------------

@@ -160,8 +160,13 @@ def open_environment(env_id: str, **options: Any) -> Any:
         try:
             return gymnasium.make(env_id, **options)
         except (gymnasium.error.Error, ImportError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise UserError(f"environment {env_id!r}: neither a task nor a Gymnasium id ({reason})") from None
+            raise no_environment(env_id, error) from None
+
+
+def no_environment(name: str, error: Exception) -> UserError:
+    """What Gymnasium said of a name, in one line."""
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return UserError(f"environment {name!r}: neither a task nor a Gymnasium id ({reason})")
 
 
 def acting(kind: str, arrays: Mapping[str, Floats], rng: np.random.Generator, noise: float = 0.0) -> Act:

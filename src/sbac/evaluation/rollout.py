@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sbac.data.collecting import BODIES, BodyLanes, Lanes, open_environment
+from sbac.data.collecting import BODIES, BodyLanes, Lanes, no_environment, open_environment
 from sbac.errors import UserError
 
 
@@ -60,8 +60,7 @@ def check_known(source: EnvSource) -> None:
     try:
         gymnasium.spec(source)
     except gymnasium.error.Error as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"environment {source!r}: neither a task nor a Gymnasium id ({reason})") from None
+        raise no_environment(source, error) from None
 
 
 def check_spaces(environment: Any, name: str) -> None:

@@ -12,6 +12,7 @@ from sbac.nn.mlp import polyak as polyak
 from sbac.nn.mmd import mmd as mmd
 from sbac.nn.optim import Multiplier as Multiplier
 from sbac.nn.optim import Trained as Trained
+from sbac.nn.optim import half_cosine as half_cosine
 from sbac.nn.vae import ActionVAE as ActionVAE
 from sbac.nn.vae import GaussianVAE as GaussianVAE
 from sbac.nn.vae import VAEEnsemble as VAEEnsemble

@@ -37,6 +37,11 @@ class Trained(eqx.Module, Generic[Model]):
         return self.step(gradients, learning_rate), extras
 
 
+def half_cosine(step: Array, steps: int) -> Array:
+    """What a learning rate is multiplied with that falls from 1 to 0 over `steps` steps."""
+    return 0.5 * (1.0 + jnp.cos(jnp.pi * step / steps))
+
+
 class Multiplier(eqx.Module):
     """A positive dual variable exp(x), kept inside bounds; `violation` > 0 pushes it up."""
 
