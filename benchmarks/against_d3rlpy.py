@@ -25,13 +25,14 @@ import jax.numpy as jnp
 import numpy as np
 
 import sbac
-from sbac.algorithms import cql, iql, td3_bc
-from sbac.algorithms.base import Batch, Rows
+from sbac.algorithms import cql, find, iql, td3_bc
+from sbac.algorithms.base import Batch, Rows, Spec
 from sbac.nn import MLP, Critic, DeterministicPolicy, GaussianPolicy, Trained
 from sbac.policy import Policy
 
 OBSERVATIONS, ACTIONS, SIZE, SAMPLES = 11, 3, 64, 5
 HIDDEN = (32, 32)
+SCORED_HIDDEN = (128, 128)
 TOLERANCE = 1e-4
 SETTINGS: dict[str, Any] = {
     "hidden": list(HIDDEN),
@@ -222,8 +223,23 @@ def compare_losses(peer: str) -> int:
     return int(worst > TOLERANCE)
 
 
+def first_weights(name: str, seed: int) -> Arrays:
+    """A method's networks before their first step, for Hopper."""
+    method, spec = find(name), Spec(OBSERVATIONS, ACTIONS, jnp.zeros((1, OBSERVATIONS)))
+    state = method.phases[0].init(method.config(hidden=SCORED_HIDDEN), spec, {}, jax.random.key(seed))
+    critic = {**flat("critic", state.critic.model.nets)}
+    if name == "td3-bc":
+        policies = {**flat("policy", state.policy.model.net), **flat("policy_target", state.policy_target.net)}
+        return policies | critic | flat("critic_target", state.critic_target.nets)
+    policy = {**flat("policy", state.policy.model.net), "log_std": np.asarray(state.policy.model.log_std)}
+    return policy | critic | flat("critic_target", state.target.nets) | flat("value", state.value.model)
+
+
 def compare_scores(peer: str, data: str, task: str, steps: int, seeds: int, episodes: int, names: list[str]) -> int:
-    """The same data, networks, rates and steps; each side with its own random numbers and its own policy form."""
+    """The same data, networks, rates and steps, and first weights of one kind; each side draws its own batches.
+
+    First weights matter: d3rlpy's networks start with random biases, these with none, and IQL's scores differ by it.
+    """
     loaded = sbac.load(data)
     mean, std = loaded.observations.mean(0), loaded.observations.std(0) + 1e-3
     low, high = np.asarray(loaded.action_low), np.asarray(loaded.action_high)
@@ -239,7 +255,7 @@ def compare_scores(peer: str, data: str, task: str, steps: int, seeds: int, epis
     for name in names:
         span = float(np.ptp(loaded.returns))
         arrays["rewards"] = (loaded.rewards * (1000.0 / span if name == "iql" else 1.0)).astype(np.float32)
-        settings = {"hidden": (128, 128), "batch_size": 128, "learning_rate": 3e-4, "discount": 0.99}
+        settings = {"hidden": SCORED_HIDDEN, "batch_size": 128, "learning_rate": 3e-4, "discount": 0.99}
         settings |= {"alpha": 2.5} if name == "td3-bc" else {"expectile": 0.7, "temperature": 3.0}
         run = sbac.train(
             loaded,
@@ -255,7 +271,10 @@ def compare_scores(peer: str, data: str, task: str, steps: int, seeds: int, epis
         policies = {"sbac": list(run.policies), "d3rlpy": list[Policy]()}
         told = {**settings, "hidden": list(settings["hidden"]), "steps": steps}
         with ThreadPoolExecutor(os.cpu_count()) as side_by_side:
-            jobs = [side_by_side.submit(ask, peer, "train", name, told | {"seed": i}, arrays) for i in range(seeds)]
+            jobs = [
+                side_by_side.submit(ask, peer, "train", name, told | {"seed": i}, arrays | first_weights(name, i))
+                for i in range(seeds)
+            ]
             answers = [job.result() for job in jobs]
         for weights in answers:
             weights |= {f"scale/observation_{k}": v for k, v in scale.items()}

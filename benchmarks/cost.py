@@ -5,8 +5,8 @@
 
 For a few methods, five runs of Hopper's size with the `quick` networks are compiled for the CPU. Counted are the
 floating-point operations and bytes of the whole compiled program (a loop's body counts once) and the operations that
-are launched one by one in the step's loop. The counts belong to one version of jax; under another there is nothing to
-compare with.
+are launched one by one in the step's loop, all divided by the steps that the loop's body writes out. The counts belong
+to one version of jax; under another there is nothing to compare with.
 """
 
 import argparse
@@ -37,12 +37,13 @@ def measure(method: str) -> dict[str, dict[str, float]]:
     costs: dict[str, dict[str, float]] = {}
     finals: dict[str, Any] = {}
     for index, phase in enumerate(prog.algorithm.phases):
-        compiled = prog.compiled(index, finals, block=2)
+        block = prog.block(index, 4)
+        compiled, steps = prog.compiled(index, finals, block), prog.unrolled(index, block)
         analysis = compiled.cost_analysis()
         costs[phase.name] = {
-            "flops": analysis["flops"],
-            "bytes": analysis["bytes accessed"],
-            "operations": operations(compiled.as_text()),
+            "flops": analysis["flops"] / steps,
+            "bytes": analysis["bytes accessed"] / steps,
+            "operations": operations(compiled.as_text()) / steps,
         }
         finals[phase.name] = prog.shape(index, finals)
     return costs

@@ -172,6 +172,7 @@ def speed(name: str, settings: dict[str, Any], arrays: Arrays) -> Arrays:
 def train(name: str, settings: dict[str, Any], arrays: Arrays) -> Arrays:
     d3rlpy.seed(settings["seed"])
     algo = create(name, settings, arrays["observations"].shape[1], arrays["actions"].shape[1])
+    set_weights(name, algo.impl, arrays)
     fit(algo, logged(arrays), settings["steps"])
     out: Arrays = {}
     for i, linear in enumerate(networks(name, algo.impl)["policy"]):

@@ -64,22 +64,33 @@ def program(data: Dataset, algorithm: str, runs: int, options: Mapping[str, Any]
 
 
 def measure(
-    data: Dataset, algorithm: str, runs: int, seconds: float, options: Mapping[str, Any], preset: str = "paper"
+    data: Dataset,
+    algorithm: str,
+    runs: int,
+    seconds: float,
+    options: Mapping[str, Any],
+    preset: str = "paper",
+    phases: Sequence[str] = (),
 ) -> Iterator[Row]:
-    """A row per phase."""
+    """A row per phase, or per phase named; a phase that is left out hands on its first state."""
     prog = program(data, algorithm, runs, options, preset)
     finals: dict[str, Any] = {}
     for index, phase in enumerate(prog.algorithm.phases):
         block, count = 100, len(prog.members(index))
         state, inputs = prog.init(index, finals), prog.inputs(index, finals)
+        if phases and phase.name not in phases:
+            finals[phase.name] = state
+            continue
         began = time.perf_counter()
-        cost = prog.compiled(index, finals, block).cost_analysis()
+        step = prog.compiled(index, finals, block)
         compiled = time.perf_counter() - began
-        state, _ = jax.block_until_ready(prog.advance(index, inputs, state, 0, block, block))
+        tables, period = (prog.table, prog.validation), prog.unrolled(index, block)
+        cost = prog.compiled(index, finals, period).cost_analysis()  # of so many steps and no more
+        state, _ = jax.block_until_ready(step(*inputs, state, *tables, 0, block))
         steps, rate = block, 0.0
         while True:
             began = time.perf_counter()
-            state, _ = jax.block_until_ready(prog.advance(index, inputs, state, 0, steps, block))
+            state, _ = jax.block_until_ready(step(*inputs, state, *tables, 0, steps))
             taken = time.perf_counter() - began
             rate = steps / taken
             if taken > seconds / 2:
@@ -90,11 +101,12 @@ def measure(
             "algorithm": algorithm,
             "phase": phase.name,
             "runs": count,
+            "options": dict(options),
             "steps_per_second": rate,
             "run_steps_per_second": rate * count,
             "compile_seconds": compiled,
-            "flops_per_second": rate * cost["flops"],
-            "bytes_per_second": rate * cost["bytes accessed"],
+            "flops_per_second": rate / period * cost["flops"],
+            "bytes_per_second": rate / period * cost["bytes accessed"],
             **memory(),
         }
 
@@ -115,14 +127,15 @@ def ceilings() -> Row:
     square = jax.random.normal(jax.random.key(1), (wide, wide))
 
     def rate(function: Any, value: jax.Array, work: float) -> float:
-        jax.block_until_ready(function(value))
+        repeated = jax.jit(lambda x: jax.lax.fori_loop(0, 20, lambda _, y: function(y), x))
+        jax.block_until_ready(repeated(value))
         began = time.perf_counter()
-        jax.block_until_ready([function(value) for _ in range(10)])
-        return 10 * work / (time.perf_counter() - began)
+        jax.block_until_ready(repeated(value))
+        return 20 * work / (time.perf_counter() - began)
 
     return {
-        "bytes_per_second": rate(jax.jit(lambda x: x + 1), vector, 2 * vector.nbytes),
-        "flops_per_second": rate(jax.jit(lambda x: x @ x), square, 2 * wide**3),
+        "bytes_per_second": rate(lambda x: x + 1, vector, 2 * vector.nbytes),
+        "flops_per_second": rate(lambda x: x @ square / wide, square, 2 * wide**3),
     }
 
 
@@ -211,6 +224,8 @@ def main() -> None:
         "--algorithms", nargs="+", default=["sbac", "sbac-no-w", "bc", "td3-bc", "iql", "cql", "rebrac"]
     )
     parser.add_argument("--preset", default="paper")
+    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="settings of the method")
+    parser.add_argument("--phases", nargs="+", default=[], help="measure these only")
     parser.add_argument("--runs", nargs="+", type=int, default=[1, 5, 20])
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--seconds", type=float, default=2.0, help="of a measurement, about")
@@ -234,10 +249,12 @@ def main() -> None:
             yield from sweep(kind, data, told.algorithms, told.seconds)
         if told.sweep:
             return
-        options = {"batch_size": BATCH} if told.preset == "paper" else {}
+        options: dict[str, Any] = {"batch_size": BATCH} if told.preset == "paper" else {}
+        for name, value in (pair.split("=") for pair in told.set):
+            options[name] = json.loads(value) if value[0] in "[0123456789-" else value
         for algorithm in told.algorithms:
             for runs in told.runs:
-                yield from measure(data, algorithm, runs, told.seconds, options, told.preset)
+                yield from measure(data, algorithm, runs, told.seconds, options, told.preset, told.phases)
         if told.peer:
             yield from peer_rates(told.peer, data, (256, 256), told.peer_steps)
 

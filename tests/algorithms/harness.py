@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array
 
 from sbac.algorithms import find
-from sbac.algorithms.base import Actor, Batch, Config, Rows, Spec, split
+from sbac.algorithms.base import Actor, Batch, Config, Rows, Spec, Step, split
 from sbac.policy import Policy
 from tests.algorithms import problem
 
@@ -89,7 +89,7 @@ def train(name: str, *, seeds: int = 3, **fields: Any) -> tuple[dict[str, Any], 
             def body(step: Array, state: Any) -> Any:
                 batch_key, update_key = split(jax.random.fold_in(loop_key, step), 2)
                 batch = data.draw(batch_key, config.batch_size, phase.needs)
-                return phase.update(config, past, state, batch, update_key, step)[0]
+                return phase.update(config, past, state, batch, update_key, Step(step))[0]
 
             state = jax.lax.fori_loop(0, steps, body, phase.init(config, data.spec, past, init_key))
             return state, phase.actor(config, past, state)

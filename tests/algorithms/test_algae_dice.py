@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sbac.algorithms import algae_dice
-from sbac.algorithms.base import Spec
+from sbac.algorithms.base import Spec, Step
 from sbac.nn import GaussianPolicy, Multiplier
 from tests.algorithms import float64, harness
 
@@ -90,7 +90,7 @@ def test_terminal_rows_alone_stop_the_bootstrap(state: algae_dice.State) -> None
 
 def test_the_policy_and_the_targets_move_every_other_step(state: algae_dice.State) -> None:
     batch = harness.small_batch()
-    update = jax.jit(lambda s, step: algae_dice.update(CONFIG, {}, s, batch, jax.random.key(0), step)[0])
+    update = jax.jit(lambda s, step: algae_dice.update(CONFIG, {}, s, batch, jax.random.key(0), Step(step))[0])
     for step, moves in ((6, True), (7, False)):
         new = update(state, step)
         for old, now in (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sbac.algorithms import bear
-from sbac.algorithms.base import Spec
+from sbac.algorithms.base import Spec, Step
 from sbac.nn import GaussianPolicy, Multiplier
 from tests.algorithms import acting, float64, harness
 
@@ -70,7 +70,7 @@ def test_the_warm_up_and_the_dual_variable(state: bear.State) -> None:
 
     @jax.jit
     def update(config: bear.BEARConfig, state: bear.State, step: int) -> tuple[jax.Array, jax.Array]:
-        new = bear.update(config, {}, state, batch, key, jnp.asarray(step))[0]
+        new = bear.update(config, {}, state, batch, key, Step(jnp.asarray(step)))[0]
         return new.policy.model.net.biases[-1], new.dual.value
 
     np.testing.assert_array_equal(update(CONFIG, state, 3)[0], update(CONFIG, loud, 3)[0])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sbac.algorithms import brac, cloning
-from sbac.algorithms.base import Batch, Rows, Spec
+from sbac.algorithms.base import Batch, Rows, Spec, Step
 from sbac.nn import Gaussian, GaussianPolicy, behaviour, kl_divergence
 from tests.algorithms import acting, float64, harness
 
@@ -105,7 +105,7 @@ def test_the_variants_differ_in_the_critic_alone_and_q_waits_for_the_warm_up(
 
     def update(algorithm: Any) -> Any:
         def biases(step: int) -> tuple[jax.Array, jax.Array]:
-            new, _ = algorithm.phases[1].update(CONFIG, past, state, batch, key, jnp.asarray(step))
+            new, _ = algorithm.phases[1].update(CONFIG, past, state, batch, key, Step(jnp.asarray(step)))
             return new.policy.model.net.biases[-1], new.critic.model.nets.biases[-1]
 
         return jax.jit(biases)
@@ -144,7 +144,7 @@ def test_the_entropy_floor_keeps_the_clone_of_a_narrow_behaviour_broad(floor: bo
     @jax.jit
     def train(state: cloning.Clone) -> cloning.Clone:
         def body(i: jax.Array, s: cloning.Clone) -> cloning.Clone:
-            return cloning.update_clone(config, {}, s, batch, jax.random.fold_in(jax.random.key(1), i), i)[0]
+            return cloning.update_clone(config, {}, s, batch, jax.random.fold_in(jax.random.key(1), i), Step(i))[0]
 
         return jax.lax.fori_loop(0, 1000, body, state)
 

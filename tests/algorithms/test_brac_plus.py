@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sbac.algorithms import brac_plus
-from sbac.algorithms.base import Spec
+from sbac.algorithms.base import Spec, Step
 from sbac.errors import UserError
 from sbac.nn import GaussianPolicy, GaussianVAE, VAEEnsemble
 from tests.algorithms import acting, float64, harness
@@ -186,7 +186,9 @@ def test_an_update_moves_the_multiplier_by_distance_minus_bound(past: dict[str, 
 
     @jax.jit
     def moved(config: brac_plus.BRACPlusConfig) -> jax.Array:
-        return brac_plus.update(config, past, state, batch, key, jnp.asarray(0))[0].alpha.model - state.alpha.model
+        return (
+            brac_plus.update(config, past, state, batch, key, Step(jnp.asarray(0)))[0].alpha.model - state.alpha.model
+        )
 
     assert float(moved(dataclasses.replace(config, margin=-100.0))) > 0
     assert float(moved(dataclasses.replace(config, margin=100.0))) < 0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sbac.algorithms import cql
-from sbac.algorithms.base import Spec
+from sbac.algorithms.base import Spec, Step
 from sbac.nn import MLP, Critic, GaussianPolicy
 from tests.algorithms import float64, harness
 
@@ -104,7 +104,7 @@ def test_policy_loss_and_gradient(state: cql.State, cloning: bool) -> None:
 
 
 def test_dual_variables_move_towards_their_constraints(state: cql.State) -> None:
-    step = jax.jit(lambda c: cql.update(c, {}, state, harness.small_batch(), jax.random.key(0), jnp.asarray(0)))
+    step = jax.jit(lambda c: cql.update(c, {}, state, harness.small_batch(), jax.random.key(0), Step(jnp.asarray(0))))
     free, metrics = step(LAGRANGE)
     assert (float(free.multiplier.value) > 1) == (2.0 * float(metrics["penalty"]) > 3.0)
     assert (float(free.temperature.value) > 1) == (float(metrics["entropy"]) < -2)

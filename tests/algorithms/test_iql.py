@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sbac.algorithms import iql
-from sbac.algorithms.base import Spec
+from sbac.algorithms.base import Spec, Step
 from sbac.nn import MLP
 from tests.algorithms import float64, harness
 
@@ -86,14 +86,16 @@ def test_dropout_silences_its_share_and_keeps_the_mean() -> None:
 def test_dropout_acts_in_training_only(state: iql.State) -> None:
     batch = harness.small_batch()
     config = iql.IQLConfig(hidden=(5,), steps=(10,), dropout=0.5)
-    update = jax.jit(lambda k: iql.update(config, {}, state, batch, k, jnp.asarray(0))[1]["policy_loss"])
+    update = jax.jit(lambda k: iql.update(config, {}, state, batch, k, Step(jnp.asarray(0)))[1]["policy_loss"])
     assert update(jax.random.key(0)) != update(jax.random.key(1))
     validate = jax.jit(lambda k: iql.validate(config, {}, state, batch, k)["policy_loss"])
     assert validate(jax.random.key(0)) == validate(jax.random.key(1))
 
 
 def test_the_policy_stops_at_the_last_step_and_the_critic_does_not(state: iql.State) -> None:
-    update = jax.jit(lambda step: iql.update(CONFIG, {}, state, harness.small_batch(), jax.random.key(0), step)[0])
+    update = jax.jit(
+        lambda step: iql.update(CONFIG, {}, state, harness.small_batch(), jax.random.key(0), Step(step))[0]
+    )
     last = update(jnp.asarray(10))
     np.testing.assert_array_equal(last.policy.model.net.weights[0], state.policy.model.net.weights[0])
     assert not np.array_equal(last.critic.model.nets.weights[0], state.critic.model.nets.weights[0])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sbac.algorithms import one_step
-from sbac.algorithms.base import Spec
+from sbac.algorithms.base import Spec, Step
 from sbac.nn import Critic, GaussianPolicy
 from tests.algorithms import float64, harness
 
@@ -70,7 +70,7 @@ def test_policy_loss_and_gradient(state: one_step.Estimate) -> None:
 
 def test_the_clone_rests_after_its_own_steps_and_the_critic_goes_on(state: one_step.Estimate) -> None:
     batch, key = harness.small_batch(), jax.random.key(0)
-    update = jax.jit(lambda step: one_step.estimate(CONFIG, {}, state, batch, key, step)[0])
+    update = jax.jit(lambda step: one_step.estimate(CONFIG, {}, state, batch, key, Step(step))[0])
     early, late = update(jnp.asarray(4)), update(jnp.asarray(5))
     before = state.start.model.net.weights[0]
     assert not np.array_equal(early.start.model.net.weights[0], before)
@@ -87,7 +87,7 @@ def test_a_richer_behaviour_is_trained_beside_the_start() -> None:
     config = dataclasses.replace(CONFIG, behaviour="mixture")
     state = one_step.init_estimate(config, SPEC, {}, jax.random.key(0))
     batch, key = harness.small_batch(), jax.random.key(0)
-    after, _ = jax.jit(lambda s: one_step.estimate(config, {}, s, batch, key, jnp.asarray(0)))(state)
+    after, _ = jax.jit(lambda s: one_step.estimate(config, {}, s, batch, key, Step(jnp.asarray(0))))(state)
     assert after.mu is not after.start.model
     assert not np.array_equal(after.mu.net.weights[0], state.mu.net.weights[0])
     assert not np.array_equal(after.start.model.net.weights[0], state.start.model.net.weights[0])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sbac.algorithms import sac
-from sbac.algorithms.base import Spec
+from sbac.algorithms.base import Spec, Step
 from sbac.nn import Multiplier
 from tests.algorithms import float64, harness
 
@@ -88,7 +88,9 @@ def test_padding_neither_acts_nor_counts(state: sac.State) -> None:
 
 
 def test_target_follows_the_critic_slowly(state: sac.State) -> None:
-    after, metrics = jax.jit(sac.update)(CONFIG, {}, state, harness.small_batch(), jax.random.key(0), 0)
+    after, metrics = jax.jit(sac.update)(
+        CONFIG, {}, state, harness.small_batch(), jax.random.key(0), Step(jnp.asarray(0))
+    )
     expected = 0.995 * state.target.nets.weights[0] + 0.005 * after.critic.model.nets.weights[0]
     np.testing.assert_allclose(after.target.nets.weights[0], expected, rtol=1e-5)
     assert float(metrics["temperature"]) == pytest.approx(0.3)

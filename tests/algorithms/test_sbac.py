@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sbac.algorithms import find, sbac
-from sbac.algorithms.base import Spec
+from sbac.algorithms.base import Spec, Step
 from sbac.nn import Critic, GaussianPolicy
 from tests.algorithms import float64, harness
 
@@ -39,7 +39,7 @@ def improve_state(config: sbac.SBACConfig, estimate: sbac.Estimate) -> sbac.Impr
 
 def step(config: sbac.SBACConfig, estimate: sbac.Estimate, state: sbac.Improve, at: int) -> tuple[sbac.Improve, Any]:
     batch, past = harness.small_batch(), {"estimate": estimate}
-    return jax.jit(lambda s, i: sbac.improve(config, past, s, batch, KEY, i))(state, jnp.asarray(at))
+    return jax.jit(lambda s, i: sbac.improve(config, past, s, batch, KEY, Step(i)))(state, jnp.asarray(at))
 
 
 # --- Losses and gradients ---------------------------------------------------------------------------------------

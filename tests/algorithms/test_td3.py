@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sbac.algorithms import td3
-from sbac.algorithms.base import Spec
+from sbac.algorithms.base import Spec, Step
 from tests.algorithms import float64, harness
 
 CONFIG = td3.TD3Config(hidden=(5,), discount=0.9)
@@ -55,7 +55,7 @@ def test_policy_loss_and_gradient(state: td3.State) -> None:
 
 
 def test_policy_and_targets_wait_for_every_second_step(state: td3.State) -> None:
-    update = jax.jit(lambda i: td3.update(CONFIG, {}, state, harness.small_batch(), jax.random.key(0), i)[0])
+    update = jax.jit(lambda i: td3.update(CONFIG, {}, state, harness.small_batch(), jax.random.key(0), Step(i))[0])
     first, second = update(jnp.asarray(0)), update(jnp.asarray(1))
 
     def same(a: object, b: object) -> bool:

@@ -72,6 +72,19 @@ def test_a_chunk_can_be_cut_anywhere() -> None:
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize(("name", "fields"), [("td3-bc", {}), ("sbac", {"ratio_hidden": [8], "ratio_every": 3})])
+def test_the_steps_are_the_same_in_blocks_of_any_length(name: str, fields: dict) -> None:
+    """A block of whole periods writes them out, and knows beforehand which step updates what; one by one it asks."""
+    prog = program(name, 2, **fields)
+    last, period = len(prog.algorithm.phases) - 1, fields.get("ratio_every", 2)
+    finals = {phase.name: prog.init(i, {}) for i, phase in enumerate(prog.algorithm.phases[:-1])}
+    inputs = prog.inputs(last, finals)
+    ends = [prog.advance(last, inputs, prog.init(last, finals), 0, 30, block)[0] for block in (1, 5 * period)]
+    for a, b in zip(*map(jax.tree.leaves, ends), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    assert prog.block(last, 30_000) % period == 0
+
+
 def test_static_differences_make_groups_and_one_folder(tmp_path) -> None:
     run = sbac.train(make_data(), "bc", seeds=2, steps=20, hidden=[[8], [4, 4]], batch_size=8, out=tmp_path / "r")
     assert [p.config["hidden"] for p in run.policies] == [[8], [8], [4, 4], [4, 4]]

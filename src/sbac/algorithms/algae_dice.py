@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Spec, config, split
+from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Spec, Step, config, split, when
 from sbac.nn import Critic, GaussianPolicy, Multiplier, Trained, polyak
 
 
@@ -111,7 +111,7 @@ def init(config: AlgaeDICEConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> 
 
 
 def update(
-    config: AlgaeDICEConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Array
+    config: AlgaeDICEConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[State, Metrics]:
     critic_key, actor_key = split(key, 2)
     critic, metrics = state.critic.minimise(
@@ -129,7 +129,7 @@ def update(
     def keep() -> tuple[Trained[GaussianPolicy], Critic, Multiplier]:
         return state.policy, state.critic_target, state.temperature
 
-    policy, critic_target, temperature = jax.lax.cond(step % config.policy_delay == 0, improve, keep)
+    policy, critic_target, temperature = when(step.every(config.policy_delay), improve, keep)
     return State(policy, critic, critic_target, temperature), metrics | {"temperature": temperature.value}
 
 
@@ -144,7 +144,7 @@ def actor(config: AlgaeDICEConfig, past: Past, state: State) -> Actor:
 ALGAE_DICE = Algorithm(
     name="algae-dice",
     config=AlgaeDICEConfig,
-    phases=(Phase("train", init, update, actor, validate),),
+    phases=(Phase("train", init, update, actor, validate, period=lambda config: config.policy_delay),),
     source="Nachum et al. 2019, AlgaeDICE: Policy Gradient from Arbitrary Experience",
     presets={
         "quick": {

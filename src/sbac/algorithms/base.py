@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 import equinox as eqx
 import jax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from sbac.nn import MLP
 
@@ -56,6 +56,8 @@ class Config:
     """none; unit: (r - min) / (max - min); return-range: 1000 r / (max return - min return)."""
     validation: float = shared(0.05)
     """Share of the episodes kept out of training for the validation losses."""
+    precision: str = "tf32"
+    """Of the networks' products: float32, tf32 or bfloat16; see `sbac.nn.precision`."""
 
 
 class Spec(NamedTuple):
@@ -91,6 +93,34 @@ class Batch(NamedTuple):
     initial_observations: Float[Array, "batch obs"]
 
 
+class Step(NamedTuple):
+    """Where training stands: `number` counts from 0 and is shared by all runs.
+
+    The engine may write several steps out one after the other; `turn`, the number modulo `unrolled`, is then known
+    when the program is traced.
+    """
+
+    number: Int[Array, ""]
+    unrolled: int = 1
+    turn: int = 0
+
+    def every(self, period: int, first: int = 0) -> bool | Array:
+        """Whether the number is `first` modulo `period`: a plain bool where that is known."""
+        if self.unrolled % period == 0:
+            return self.turn % period == first
+        return self.number % period == first
+
+
+Value = TypeVar("Value")
+
+
+def when(due: bool | Array, do: Callable[[], Value], otherwise: Callable[[], Value]) -> Value:
+    """One of the two, chosen when the program is traced where that can be: a choice on the device costs time."""
+    if isinstance(due, bool):
+        return do() if due else otherwise()
+    return jax.lax.cond(due, do, otherwise)
+
+
 class Actor(eqx.Module):
     """A policy as it leaves the device: `kind` names the formula in `sbac.policy`, the networks are its numbers."""
 
@@ -104,10 +134,11 @@ class Phase:
     """A stretch of training.
 
     init(config, spec, past, key) -> state
-    update(config, past, state, batch, key, step) -> (state, metrics); `step` is shared by all runs
+    update(config, past, state, batch, key, step) -> (state, metrics)
     actor(config, past, state) -> the policy if training stopped here
     validate(config, past, state, batch, key) -> metrics on held-out episodes
     needs: "row" | "next_state" | "next_action", which rows of the data the batch is drawn from
+    period(config) -> the number of steps after which what an update does repeats
     """
 
     name: str
@@ -116,6 +147,7 @@ class Phase:
     actor: Callable[..., Actor]
     validate: Callable[..., Metrics] | None = None
     needs: str = "next_state"
+    period: Callable[[Any], int] = lambda config: 1
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import equinox as eqx
 from jaxtyping import Array, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Rows, Spec, config
+from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Rows, Spec, Step, config
 from sbac.nn import GaussianPolicy, Trained
 
 
@@ -27,7 +27,7 @@ def init(config: BCConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> State:
 
 
 def update(
-    config: BCConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Array
+    config: BCConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[State, Metrics]:
     def loss(policy: GaussianPolicy) -> tuple[Array, Metrics]:
         value = negative_log_likelihood(policy, batch.rows)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Spec, config, split
+from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Spec, Step, config, split
 from sbac.nn import MLP, ActionVAE, Critic, Trained, polyak, prior_codes
 
 
@@ -95,7 +95,7 @@ def init(config: BCQConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> State:
 
 
 def update(
-    config: BCQConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Array
+    config: BCQConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[State, Metrics]:
     vae_key, target_key, actor_key = split(key, 3)
     vae, vae_metrics = state.vae.minimise(lambda m: vae_loss(m, batch, vae_key), config.learning_rate)

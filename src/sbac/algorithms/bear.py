@@ -11,7 +11,20 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Spec, config, shared, split
+from sbac.algorithms.base import (
+    Actor,
+    Algorithm,
+    Batch,
+    Config,
+    Metrics,
+    Past,
+    Phase,
+    Spec,
+    Step,
+    config,
+    shared,
+    split,
+)
 from sbac.algorithms.bcq import best_candidate_target, critic_loss, vae_loss
 from sbac.nn import ActionVAE, Critic, GaussianPolicy, Multiplier, Trained, mmd, polyak
 
@@ -85,14 +98,14 @@ def init(config: BEARConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> State
 
 
 def update(
-    config: BEARConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Array
+    config: BEARConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[State, Metrics]:
     vae_key, target_key, actor_key = split(key, 3)
     vae, vae_metrics = state.vae.minimise(lambda m: vae_loss(m, batch, vae_key), config.vae_learning_rate)
     target = targets(config, state, batch, target_key)
     critic, critic_metrics = state.critic.minimise(lambda m: critic_loss(m, batch, target), config.critic_learning_rate)
     state = eqx.tree_at(lambda s: (s.vae, s.critic), state, (vae, critic))
-    improving = (step >= config.warm_up * config.steps[0]).astype(jnp.float32)
+    improving = (step.number >= config.warm_up * config.steps[0]).astype(jnp.float32)
     policy, actor_metrics = state.policy.minimise(
         lambda m: actor_loss(m, config, state, batch, actor_key, improving), config.actor_learning_rate
     )

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, config, shared, split
+from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, config, shared, split
 from sbac.algorithms.cloning import CLONE, CloneConfig
 from sbac.nn import Behaviour, Critic, GaussianPolicy, Trained, polyak
 
@@ -95,7 +95,7 @@ def update(
     state: State,
     batch: Batch,
     key: PRNGKeyArray,
-    step: Array,
+    step: Step,
     *,
     value_penalty: bool,
 ) -> tuple[State, Metrics]:
@@ -103,7 +103,7 @@ def update(
     clone: Behaviour = past["clone"].behaviour.model
     target = targets(config, clone, state, batch, target_key, value_penalty)
     critic, critic_metrics = state.critic.minimise(lambda m: critic_loss(m, batch, target), config.critic_learning_rate)
-    improving = (step >= config.warm_up * config.steps[1]).astype(jnp.float32)
+    improving = (step.number >= config.warm_up * config.steps[1]).astype(jnp.float32)
     policy, actor_metrics = state.policy.minimise(
         lambda m: actor_loss(m, config, clone, critic.model, batch, actor_key, improving), config.policy_learning_rate
     )

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Rows, Spec, config, split
+from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Rows, Spec, Step, config, split
 from sbac.algorithms.cloning import behaviour_actor
 from sbac.errors import UserError
 from sbac.nn import (
@@ -112,11 +112,11 @@ def init_clone(config: BRACPlusConfig, spec: Spec, past: Past, key: PRNGKeyArray
 
 
 def update_clone(
-    config: BRACPlusConfig, past: Past, state: Clone, batch: Batch, key: PRNGKeyArray, step: Array
+    config: BRACPlusConfig, past: Past, state: Clone, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[Clone, Metrics]:
-    rate = decayed(config.clone_learning_rate, step, config.steps[0])
+    rate = decayed(config.clone_learning_rate, step.number, config.steps[0])
     model, metrics = state.behaviour.minimise(lambda m: clone_loss(m, batch.rows, key), rate)
-    return Clone(model, running_mean(state.loss, metrics["clone_loss"], step)), metrics
+    return Clone(model, running_mean(state.loss, metrics["clone_loss"], step.number)), metrics
 
 
 def validate_clone(config: BRACPlusConfig, past: Past, state: Clone, batch: Batch, key: PRNGKeyArray) -> Metrics:
@@ -200,13 +200,13 @@ def init_initial(config: BRACPlusConfig, spec: Spec, past: Past, key: PRNGKeyArr
 
 
 def update_initial(
-    config: BRACPlusConfig, past: Past, state: Initial, batch: Batch, key: PRNGKeyArray, step: Array
+    config: BRACPlusConfig, past: Past, state: Initial, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[Initial, Metrics]:
     weight = state.entropy_weight.value
-    rate = decayed(config.initial_learning_rate, step, config.steps[1])
+    rate = decayed(config.initial_learning_rate, step.number, config.steps[1])
     policy, metrics = state.policy.minimise(lambda m: initial_loss(m, config, past, weight, batch, key), rate)
     entropy_weight = state.entropy_weight.update(metrics["entropy_excess"], config.dual_learning_rate)
-    return Initial(policy, entropy_weight, running_mean(state.distance, metrics["distance"], step)), metrics
+    return Initial(policy, entropy_weight, running_mean(state.distance, metrics["distance"], step.number)), metrics
 
 
 def validate_initial(config: BRACPlusConfig, past: Past, state: Initial, batch: Batch, key: PRNGKeyArray) -> Metrics:
@@ -328,7 +328,7 @@ def init(config: BRACPlusConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> S
 
 
 def update(
-    config: BRACPlusConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Array
+    config: BRACPlusConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[State, Metrics]:
     target_key, penalty_key, actor_key = split(key, 3)
     model = past["clone"].behaviour.model

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Batch, Config, Metrics, Past, Phase, Rows, Spec, config
+from sbac.algorithms.base import Actor, Batch, Config, Metrics, Past, Phase, Rows, Spec, Step, config
 from sbac.nn import Behaviour, Multiplier, Trained, behaviour
 
 
@@ -50,10 +50,10 @@ def clone_rate(config: CloneConfig, step: Array) -> Array:
 
 
 def update_clone(
-    config: CloneConfig, past: Past, state: Clone, batch: Batch, key: PRNGKeyArray, step: Array
+    config: CloneConfig, past: Past, state: Clone, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[Clone, Metrics]:
     weight = state.entropy_weight.value if config.entropy_floor else jnp.zeros(())
-    rate = clone_rate(config, step)
+    rate = clone_rate(config, step.number)
     model, metrics = state.behaviour.minimise(lambda m: clone_loss(m, batch.rows, weight, key), rate)
     floor = -float(batch.actions.shape[-1])
     return Clone(model, state.entropy_weight.update(floor - metrics["entropy"], rate)), metrics

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Spec, config, split
+from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Spec, Step, config, split
 from sbac.nn import Critic, GaussianPolicy, Multiplier, Trained, polyak
 
 
@@ -96,11 +96,7 @@ def policy_loss(
     pi = policy(batch.observations)
     u = pi.sample_pre_tanh(key)
     log_prob = pi.log_prob_pre_tanh(u)
-    gain = jax.lax.cond(
-        cloning,
-        lambda: pi.log_prob(batch.actions),
-        lambda: critic.minimum(batch.observations, jnp.tanh(u)),
-    )
+    gain = jnp.where(cloning, pi.log_prob(batch.actions), critic.minimum(batch.observations, jnp.tanh(u)))
     return (temperature * log_prob - gain).mean(), {"entropy": -log_prob.mean()}
 
 
@@ -112,7 +108,7 @@ def init(config: CQLConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> State:
 
 
 def update(
-    config: CQLConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Array
+    config: CQLConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[State, Metrics]:
     target_key, proposal_key, policy_key = split(key, 3)
     target = bootstrap_target(config, state, batch, target_key)
@@ -123,7 +119,7 @@ def update(
         lambda q: critic_loss(config, q, batch, target, proposals, multiplier), config.critic_learning_rate
     )
     policy, policy_metrics = state.policy.minimise(
-        lambda p: policy_loss(p, critic.model, temperature, batch, policy_key, step < config.clone_steps),
+        lambda p: policy_loss(p, critic.model, temperature, batch, policy_key, step.number < config.clone_steps),
         config.policy_learning_rate,
     )
     target_entropy = -batch.actions.shape[-1]

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, config, split
+from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, config, split
 from sbac.algorithms.cloning import CLONE, CloneConfig
 from sbac.nn import Behaviour, Critic, GaussianPolicy, Multiplier, Trained, polyak
 
@@ -104,7 +104,7 @@ def init(config: FisherBRCConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> 
 
 
 def update(
-    config: FisherBRCConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Array
+    config: FisherBRCConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[State, Metrics]:
     target_key, penalty_key, actor_key = split(key, 3)
     clone: Behaviour = past["clone"].behaviour.model

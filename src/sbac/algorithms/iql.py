@@ -7,7 +7,20 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Spec, config, shared, split
+from sbac.algorithms.base import (
+    Actor,
+    Algorithm,
+    Batch,
+    Config,
+    Metrics,
+    Past,
+    Phase,
+    Spec,
+    Step,
+    config,
+    shared,
+    split,
+)
 from sbac.nn import MLP, Critic, Trained, half_cosine, polyak
 
 LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
@@ -109,7 +122,7 @@ def init(config: IQLConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> State:
 
 
 def update(
-    config: IQLConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Array
+    config: IQLConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[State, Metrics]:
     value, value_metrics = state.value.minimise(
         lambda v: value_loss(config, v, state.target, batch), config.learning_rate
@@ -117,7 +130,7 @@ def update(
     dropout_key = key if config.dropout > 0 else None
     policy, policy_metrics = state.policy.minimise(
         lambda p: policy_loss(config, p, value.model, state.target, batch, dropout_key),
-        config.learning_rate * half_cosine(step, config.steps[0]),
+        config.learning_rate * half_cosine(step.number, config.steps[0]),
     )
     critic, critic_metrics = state.critic.minimise(
         lambda q: critic_loss(config, q, value.model, batch), config.learning_rate

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Rows, Spec, config, split
+from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Rows, Spec, Step, config, split
 from sbac.nn import Critic, GaussianPolicy, Trained, polyak
 from sbac.nn.behaviour import Behaviour, create
 
@@ -73,7 +73,7 @@ def init_estimate(config: OneStepConfig, spec: Spec, past: Past, key: PRNGKeyArr
 
 
 def estimate(
-    config: OneStepConfig, past: Past, state: Estimate, batch: Batch, key: PRNGKeyArray, step: Array
+    config: OneStepConfig, past: Past, state: Estimate, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[Estimate, Metrics]:
     def clone() -> tuple[Trained[GaussianPolicy], Trained[Any] | None, Array]:
         start, loss = state.start.minimise(lambda m: clone_loss(m, batch.rows), config.learning_rate)
@@ -85,7 +85,7 @@ def estimate(
     def wait() -> tuple[Trained[GaussianPolicy], Trained[Any] | None, Array]:
         return state.start, state.behaviour, clone_loss(state.mu, batch.rows)[1]
 
-    start, behaviour, loss = jax.lax.cond(step < config.clone_steps, clone, wait)
+    start, behaviour, loss = jax.lax.cond(step.number < config.clone_steps, clone, wait)
     critic, metrics = state.critic.minimise(
         lambda q: evaluation_loss(config, q, state.target, batch), config.learning_rate
     )
@@ -125,7 +125,7 @@ def init_improve(config: OneStepConfig, spec: Spec, past: Past, key: PRNGKeyArra
 
 
 def improve(
-    config: OneStepConfig, past: Past, state: Improve, batch: Batch, key: PRNGKeyArray, step: Array
+    config: OneStepConfig, past: Past, state: Improve, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[Improve, Metrics]:
     before: Estimate = past["estimate"]
     policy, metrics = state.policy.minimise(

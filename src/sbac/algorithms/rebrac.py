@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Spec, config, split
+from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Spec, Step, config, split, when
 from sbac.algorithms.td3_bc import State, critic_loss, smoothed
 from sbac.nn import Critic, DeterministicPolicy, Trained, polyak
 
@@ -58,7 +58,7 @@ def init(config: ReBRACConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> Sta
 
 
 def update(
-    config: ReBRACConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Array
+    config: ReBRACConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[State, Metrics]:
     target = critic_target(config, state, batch, key)
     critic, metrics = state.critic.minimise(lambda q: critic_loss(q, batch, target), config.learning_rate)
@@ -75,7 +75,7 @@ def update(
     def wait() -> State:
         return State(state.policy, critic, state.policy_target, state.critic_target)
 
-    return jax.lax.cond((step + 1) % config.policy_delay == 0, improve, wait), metrics
+    return when(step.every(config.policy_delay, config.policy_delay - 1), improve, wait), metrics
 
 
 def validate(config: ReBRACConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray) -> Metrics:
@@ -98,7 +98,7 @@ def _adroit(policy: float, critic: float) -> dict[str, float | int]:
 REBRAC = Algorithm(
     name="rebrac",
     config=ReBRACConfig,
-    phases=(Phase("train", init, update, actor, validate, needs="next_action"),),
+    phases=(Phase("train", init, update, actor, validate, "next_action", lambda config: config.policy_delay),),
     source="Tarasov et al., Revisiting the Minimalist Approach to Offline Reinforcement Learning, NeurIPS 2023",
     presets={
         "quick": {"steps": (30_000,), "hidden": (64, 64), "batch_size": 128, "standardise_states": True},

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Spec, config, split
+from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Spec, Step, config, split
 from sbac.nn import Critic, Gaussian, GaussianPolicy, Multiplier, Trained, polyak
 
 
@@ -70,7 +70,7 @@ def init(config: SACConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> State:
 
 
 def update(
-    config: SACConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Array
+    config: SACConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[State, Metrics]:
     next_key, key = split(key, 2)
     temperature = state.temperature.value

@@ -7,7 +7,6 @@ the visitation ratio w = d^pi / d^mu and the policy pi. Equation numbers are the
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -20,8 +19,10 @@ from sbac.algorithms.base import (
     Past,
     Phase,
     Spec,
+    Step,
     config,
     split,
+    when,
 )
 from sbac.nn import Critic, GaussianPolicy, Multiplier, Trained, half_cosine, polyak, pre_tanh
 from sbac.nn.behaviour import ActionDensity, Behaviour, create
@@ -119,7 +120,7 @@ def evaluation_loss(config: SBACConfig, critic: Critic, target: Critic, batch: B
 
 
 def estimate(
-    config: SBACConfig, past: Past, state: Estimate, batch: Batch, key: PRNGKeyArray, step: Array
+    config: SBACConfig, past: Past, state: Estimate, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[Estimate, Metrics]:
     def mu_loss(mu: Behaviour) -> tuple[Array, Array]:
         loss = behaviour_loss(mu, batch)
@@ -129,7 +130,7 @@ def estimate(
         loss = evaluation_loss(config, critic, state.target, batch, batch.next_actions)
         return loss, loss
 
-    factor = decay(config, 0, step)
+    factor = decay(config, 0, step.number)
     clone, mu_value = state.clone.minimise(mu_loss, factor * config.behaviour_learning_rate)
     richer = state.richer
     if richer is not None:
@@ -269,22 +270,21 @@ def update_weight(
 
 
 def improve(
-    config: SBACConfig, past: Past, state: Improve, batch: Batch, key: PRNGKeyArray, step: Array
+    config: SBACConfig, past: Past, state: Improve, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[Improve, Metrics]:
     policy_key, ratio_key, critic_key = split(key, 3)
     before: Estimate = past["estimate"]
     mu = before.mu(batch.observations)
-    factor = decay(config, 1, step)
+    factor = decay(config, 1, step.number)
     metrics: Metrics = {}
 
     # Line 11: w by the discrepancy between w and T^pi w (Equation (7) in the printed form), every few steps.
-    weight, weights = state.weight, jnp.ones(len(batch.rewards))
-    if weight is not None:
-        weight = jax.lax.cond(
-            step % config.ratio_every == 0,
-            lambda last: update_weight(config, before, state.policy.model, last, batch, ratio_key),
-            lambda last: last,
-            weight,
+    last, weight, weights = state.weight, None, jnp.ones(len(batch.rewards))
+    if last is not None:
+        weight = when(
+            step.every(config.ratio_every),
+            lambda: update_weight(config, before, state.policy.model, last, batch, ratio_key),
+            lambda: last,
         )
         weights = ratio.weights(config, weight.ratio, batch.observations)
         if config.temper:
@@ -335,9 +335,14 @@ def actor(config: SBACConfig, past: Past, state: Improve) -> Actor:
 
 # --- The method and its ablations -------------------------------------------------------------------------------
 
+
+def ratio_period(config: SBACConfig) -> int:
+    return 1 if config.weighting == "none" else config.ratio_every
+
+
 PHASES = (
     Phase("estimate", init_estimate, estimate, clone_actor, validate_estimate, needs="next_action"),
-    Phase("improve", init_improve, improve, actor, validate_improve, needs="next_state"),
+    Phase("improve", init_improve, improve, actor, validate_improve, period=ratio_period),
 )
 PAPER = {"ratio_form": "printed", "ratio_kernel": "laplacian", "temper": False}
 PRESETS = {

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Spec, config, split
+from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Spec, Step, config, split, when
 from sbac.nn import Critic, DeterministicPolicy, Trained, polyak
 
 
@@ -62,7 +62,7 @@ def init(config: TD3Config, spec: Spec, past: Past, key: PRNGKeyArray) -> State:
 
 
 def update(
-    config: TD3Config, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Array
+    config: TD3Config, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[State, Metrics]:
     target = critic_target(config, state, batch, key)
     critic, metrics = state.critic.minimise(lambda q: critic_loss(q, batch, target), config.learning_rate)
@@ -80,7 +80,7 @@ def update(
     def keep() -> tuple[Trained[DeterministicPolicy], DeterministicPolicy, Critic]:
         return state.policy, state.policy_target, state.critic_target
 
-    policy, slow_policy, slow_critic = jax.lax.cond((step + 1) % config.policy_delay == 0, improve, keep)
+    policy, slow_policy, slow_critic = when(step.every(config.policy_delay, config.policy_delay - 1), improve, keep)
     return State(policy, critic, slow_policy, slow_critic, state.used), metrics
 
 

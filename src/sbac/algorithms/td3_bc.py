@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Spec, config, split
+from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Spec, Step, config, split, when
 from sbac.nn import Critic, DeterministicPolicy, Trained, polyak
 
 
@@ -70,7 +70,7 @@ def init(config: TD3BCConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> Stat
 
 
 def update(
-    config: TD3BCConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Array
+    config: TD3BCConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[State, Metrics]:
     target = critic_target(config, state, batch, key)
     critic, metrics = state.critic.minimise(lambda q: critic_loss(q, batch, target), config.learning_rate)
@@ -87,7 +87,7 @@ def update(
     def wait() -> State:
         return State(state.policy, critic, state.policy_target, state.critic_target)
 
-    return jax.lax.cond((step + 1) % config.policy_delay == 0, improve, wait), metrics
+    return when(step.every(config.policy_delay, config.policy_delay - 1), improve, wait), metrics
 
 
 def validate(config: TD3BCConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray) -> Metrics:
@@ -102,7 +102,7 @@ def actor(config: TD3BCConfig, past: Past, state: State) -> Actor:
 TD3_BC = Algorithm(
     name="td3-bc",
     config=TD3BCConfig,
-    phases=(Phase("train", init, update, actor, validate),),
+    phases=(Phase("train", init, update, actor, validate, period=lambda config: config.policy_delay),),
     source="Fujimoto and Gu, A Minimalist Approach to Offline Reinforcement Learning, NeurIPS 2021",
     presets={
         "quick": {"steps": (30_000,), "hidden": (64, 64), "batch_size": 128, "learning_rate": 1e-3},

@@ -7,7 +7,7 @@ appears in `cells/` when training is over and is completed by the final evaluati
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -198,12 +198,16 @@ class Bench:
             return read_cell(path)
         if not self.any_code:
             return None
-        wanted = [run.record() for run in cell.runs(None if data is None else data.task)]
+        runs = cell.runs(None if data is None else data.task)
+        defaults = {f.name: f.default for f in fields(runs[0].config)}
+        wanted = _as_json([run.record() for run in runs])
         identity = data_identity(cell, data)
         for other in sorted(path.parent.glob("*.json"), reverse=True):
             record = read_cell(other)
             same = record["data"]["identity"] == identity and record["algorithm"] == cell.algorithm
-            if same and [{**record["config"], **run} for run in record["runs"]] == _as_json(wanted):
+            # Options that the other version did not have yet stood where they stand by default.
+            known = {name: _as_json(defaults[name]) for name in wanted[0] if name in defaults} | record["config"]
+            if same and [{**known, **run} for run in record["runs"]] == wanted:
                 return record
         return None
 

@@ -9,6 +9,7 @@ from sbac.nn.gaussian import GaussianPolicy as GaussianPolicy
 from sbac.nn.gaussian import pre_tanh as pre_tanh
 from sbac.nn.mlp import MLP as MLP
 from sbac.nn.mlp import polyak as polyak
+from sbac.nn.mlp import precision as precision
 from sbac.nn.mmd import mmd as mmd
 from sbac.nn.optim import Multiplier as Multiplier
 from sbac.nn.optim import Trained as Trained

@@ -1,7 +1,9 @@
 """Multi-layer perceptrons as plain pytrees of arrays, so that they vmap over runs and over ensembles."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 import equinox as eqx
@@ -9,6 +11,29 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
+
+from sbac.errors import unknown
+
+PRECISIONS = ("float32", "tf32", "bfloat16")
+_precision: ContextVar[str] = ContextVar("precision", default="tf32")
+
+
+@contextmanager
+def precision(name: str) -> Iterator[None]:
+    """What the products of networks traced inside are computed in.
+
+    float32; tf32: float32 with the mantissa that the tensor cores of a GPU round factors to (elsewhere float32);
+    bfloat16: hidden layers, factors and results, and tf32 for the last layer. Weights, Adam and losses are always
+    float32, and products are summed in it.
+    """
+    if name not in PRECISIONS:
+        raise unknown("precision", name, PRECISIONS)
+    token = _precision.set(name)
+    try:
+        with jax.default_matmul_precision("highest" if name == "float32" else "default"):
+            yield
+    finally:
+        _precision.reset(token)
 
 
 class MLP(eqx.Module):
@@ -46,11 +71,15 @@ class MLP(eqx.Module):
     def __call__(self, *inputs: Float[Array, "*batch _"]) -> Float[Array, "*batch outputs"]:
         """Concatenates its inputs along the last axis and applies the layers."""
         x = inputs[0] if len(inputs) == 1 else jnp.concatenate(inputs, axis=-1)
+        hidden = jnp.bfloat16 if _precision.get() == "bfloat16" else x.dtype
+        full, x = x.dtype, x.astype(hidden)
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
-            x = jax.nn.relu(x @ weight + bias)
+            x = jax.nn.relu(x @ weight.astype(hidden) + bias.astype(hidden))
             if self.normalise:
+                x = x.astype(full)
                 x = (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)
-        return x @ self.weights[-1] + self.biases[-1]
+                x = x.astype(hidden)
+        return x.astype(full) @ self.weights[-1] + self.biases[-1]
 
     def scalar(self, *inputs: Float[Array, "*batch _"]) -> Float[Array, "*batch"]:
         """The single output, without its last axis."""

@@ -14,12 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Metrics, Phase, Spec, is_per_run
+from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Phase, Spec, Step, is_per_run
+from sbac.nn import precision
 from sbac.training.grid import Member, Recorder, stack
 from sbac.training.table import Table, draw
 
 Tree = Any
 VALIDATION_BATCH = 1024
+LONGEST_BLOCK = 100  # steps whose batches are drawn at once
+LONGEST_PERIOD = 8  # of an update that is written out step by step: each is compiled anew
 
 
 def run_keys(seed: Array, phase: int) -> tuple[PRNGKeyArray, PRNGKeyArray, PRNGKeyArray]:
@@ -88,12 +91,23 @@ class Program:
     ) -> tuple[Tree, Metrics]:
         """Steps [start, stop) of all runs, and the mean of each metric over them. Consumes `state`.
 
-        `block` divides the number of steps: how many of them the device makes without asking the host whether to go
-        on. Each value is a program of its own; the result is the same for all.
+        `block` divides both: how many steps the device makes without asking the host whether to go on. Each value is
+        a program of its own, and the steps are the same in all.
         """
-        assert (stop - start) % block == 0, (start, stop, block)
+        assert start % block == stop % block == 0, (start, stop, block)
         configs, seeds, past = inputs
         return self._chunks[phase](configs, seeds, past, state, self.table, self.validation, start, stop, block)
+
+    def block(self, phase: int, stretch: int) -> int:
+        """The best block for training that stops at multiples of `stretch`: a whole number of the update's periods."""
+        period = self.algorithm.phases[phase].period(self.runs[0].config)
+        divisors = [size for size in range(1, LONGEST_BLOCK + 1) if stretch % size == 0]
+        return max(divisors, key=lambda size: (size % period == 0, size))
+
+    def unrolled(self, phase: int, block: int) -> int:
+        """How many steps are written out in the loop's body: a period, or 1 where the block is not made of periods."""
+        period = self.algorithm.phases[phase].period(self.runs[0].config)
+        return period if period <= LONGEST_PERIOD and block % period == 0 else 1
 
     def compiled(self, phase: int, finals: Mapping[str, Tree], block: int) -> Any:
         """The phase's program, compiled and not run (`finals` may be shapes): what it will cost can be read from it."""
@@ -123,22 +137,31 @@ class Program:
         ) -> tuple[Tree, Metrics]:
             _, step_key, validation_key = run_keys(seed, index)
 
-            def step(i: Array, carry: tuple[Tree, Metrics]) -> tuple[Tree, Metrics]:
-                state, sums = carry
-                draw_key, update_key = jax.random.split(jax.random.fold_in(step_key, i))
-                batch = draw(table, draw_key, config.batch_size, phase.needs, actions)
-                state, metrics = phase.update(config, past, state, batch, update_key, i)
-                return state, jax.tree.map(jnp.add, sums, metrics)
-
             shapes = jax.eval_shape(lambda s: _metrics(phase, config, past, s, table, actions), state)
-            zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.float32), shapes)
+            names = list(shapes)
+            unrolled = self.unrolled(index, block)
 
-            def steps(b: Array, carry: tuple[Tree, Metrics]) -> tuple[Tree, Metrics]:
-                first = start + b * block
-                return jax.lax.fori_loop(0, block, lambda i, c: step(first + i, c), carry)
+            def turns(carry: tuple[Tree, Array], now: tuple[Array, Batch, PRNGKeyArray]) -> tuple[Any, None]:
+                state, sums = carry
+                for turn in range(unrolled):
+                    i, batch, key = jax.tree.map(lambda x: x[turn], now)  # noqa: B023 (used at once)
+                    state, metrics = phase.update(config, past, state, batch, key, Step(i, unrolled, turn))
+                    sums += jnp.stack([metrics[name] for name in names])
+                return (state, sums), None
+
+            def steps(b: Array, carry: tuple[Tree, Array]) -> tuple[Tree, Array]:
+                # Keys and batches of a block are drawn at once: what a step launches is its update alone.
+                numbers = start + b * block + jnp.arange(block)
+                keys = jax.vmap(lambda i: jax.random.split(jax.random.fold_in(step_key, i)))(numbers)
+                batches = jax.vmap(lambda k: draw(table, k, config.batch_size, phase.needs, actions))(keys[:, 0])
+                drawn = (numbers, batches, keys[:, 1])
+                drawn = jax.tree.map(lambda x: x.reshape(block // unrolled, unrolled, *x.shape[1:]), drawn)
+                return jax.lax.scan(turns, carry, drawn)[0]
 
             # A loop of known length is launched ahead of the device; one of unknown length waits for it every time.
-            state, sums = jax.lax.fori_loop(0, (stop - start) // block, steps, (state, zeros))
+            blocks = (stop - start) // block
+            state, sums = jax.lax.fori_loop(0, blocks, steps, (state, jnp.zeros(len(names))))
+            sums = dict(zip(names, sums, strict=True))
             means = jax.tree.map(lambda x: x / jnp.maximum(stop - start, 1), sums)
             if held_out is not None and phase.validate is not None:
                 key = jax.random.fold_in(validation_key, stop)
@@ -154,15 +177,22 @@ class Program:
             def run(config: Tree, seed: Array, before: Tree, own: Tree) -> tuple[Tree, Metrics]:
                 return one(config, seed, before, own, table, held_out, *span)
 
-            return jax.vmap(run)(configs, seeds, past, state)
+            with precision(configs.precision):
+                return jax.vmap(run)(configs, seeds, past, state)
 
-        return jax.jit(all_runs, donate_argnums=(3,), static_argnums=(8,))
+        return jax.jit(all_runs, donate_argnums=(3,), static_argnums=(8,), compiler_options=compiler_options())
+
+
+def compiler_options() -> dict[str, str]:
+    """On a GPU, kernels that do not wait for each other run side by side: a step's networks are many and small."""
+    on_gpu = jax.default_backend() == "gpu"
+    return {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"} if on_gpu else {}
 
 
 def _metrics(phase: Phase, config: Tree, past: Tree, state: Tree, table: Table, actions: int) -> Metrics:
     key = jax.random.key(0, impl="threefry2x32")
     batch = draw(table, key, config.batch_size, phase.needs, actions)
-    return phase.update(config, past, state, batch, key, jnp.zeros((), jnp.int32))[1]
+    return phase.update(config, past, state, batch, key, Step(jnp.zeros((), jnp.int32)))[1]
 
 
 def fields_read(algorithm: Algorithm, run: Member, table: Table, spec: Spec) -> list[set[str]]:
@@ -177,7 +207,7 @@ def fields_read(algorithm: Algorithm, run: Member, table: Table, spec: Spec) -> 
         def trace(table: Table, past: Tree, phase: Phase = phase, recorder: Recorder = recorder) -> Tree:
             state = phase.init(recorder, spec, past, key)
             batch = draw(table, key, run.config.batch_size, phase.needs, spec.actions)
-            state, _ = phase.update(recorder, past, state, batch, key, jnp.zeros((), jnp.int32))
+            state, _ = phase.update(recorder, past, state, batch, key, Step(jnp.zeros((), jnp.int32)))
             phase.actor(recorder, past, state)
             return state
 

@@ -149,7 +149,7 @@ class Launch:
             every = max(1, steps // LOGS_PER_PHASE)
             progress.phase(phase.name, len(program.members(index)), done, steps)
             stops = {*range(every, steps, every), *snapshots, steps}
-            block = math.gcd(*stops)
+            block = program.block(index, math.gcd(*stops))
             for stop in sorted(s for s in stops if s > done):
                 state, metrics = program.advance(index, inputs, state, done, stop, block)
                 done = stop

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Rows, Spec
+from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Rows, Spec, Step
 from sbac.policy import Floats
 from sbac.training.grid import stack
 
@@ -114,7 +114,7 @@ class Learner:
 
         def body(state: Tree, inputs: tuple[Array, Array, Array]) -> tuple[Tree, dict[str, Array]]:
             batch, keys, step = inputs
-            return update(config, {}, state, unpack(batch, self.sizes), keys, step)
+            return update(config, {}, state, unpack(batch, self.sizes), keys, Step(step))
 
         keys = jax.random.split(key, (steps, runs))
         numbers = updates + jnp.arange(steps)
