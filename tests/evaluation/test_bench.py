@@ -185,6 +185,16 @@ def test_other_code_counts_only_if_asked(log: str, finished: Path, monkeypatch: 
     assert "to do" in Bench(cells(log, seeds=3), finished, PROTOCOL, any_code=True).view()
 
 
+def test_an_option_that_came_later_stood_at_its_default(log: str, finished: Path, tmp_path: Path) -> None:
+    (cell,) = read_cells(finished)
+    del cell["config"]["precision"]
+    write_cell(tmp_path, cell | {"key": "0" * 12})
+    assert "to do" in Bench(cells(log), tmp_path, PROTOCOL).view()
+    assert "1 of 1 cells done" in Bench(cells(log), tmp_path, PROTOCOL, any_code=True).view()
+    other = [dataclasses.replace(c, settings={**c.settings, "precision": "bfloat16"}) for c in cells(log)]
+    assert "to do" in Bench(other, tmp_path, PROTOCOL, any_code=True).view()
+
+
 def test_stopped_anywhere_it_continues(
     log: str, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,7 +64,7 @@ def with_nan(name: str) -> np.ndarray:
         ({"terminals": np.full(ROWS, 2.0)}, "terminals: expected 0 or 1"),
         ({"log_w_clip": float("inf")}, "log_w_clip: expected a finite number"),
         ({"learning_rate": -1.0}, "learning_rate: expected a finite number of at least 0"),
-        ({"kernel": "cosine", "estimator": "mmd"}, "unknown ratio_kernel 'cosine'"),
+        ({"kernel": "cosine", "estimator": "mmd"}, "unknown kernel 'cosine'"),
     ],
 )
 def test_bad_input_is_one_clear_line(changes: dict[str, Any], message: str) -> None:

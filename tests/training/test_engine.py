@@ -151,3 +151,29 @@ def test_validation_losses_come_from_held_out_episodes() -> None:
     assert all(np.isfinite(row["validation_loss"]) for row in run.metrics)
     none = sbac.train(make_data(), "bc", steps=20, hidden=[8], validation=0.0)
     assert not any("validation_loss" in row for row in none.metrics)
+
+
+def test_the_precision_of_a_launch_reaches_its_networks() -> None:
+    losses = {}
+    for name in ("float32", "bfloat16"):
+        prog = program("bc", 2, precision=name)
+        _, metrics = prog.advance(0, prog.inputs(0, {}), prog.init(0, {}), 0, 30)
+        losses[name] = np.asarray(next(iter(metrics.values())))
+    assert not np.array_equal(losses["float32"], losses["bfloat16"])
+    np.testing.assert_allclose(losses["float32"], losses["bfloat16"], rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "word", "nearest"),
+    [
+        ("sbac", "support", "pretanh", "pre-tanh"),
+        ("brac-plus", "behaviour", "vea", "vae"),
+        ("bc", "precision", "f32", ""),
+    ],
+)
+def test_a_name_that_does_not_exist_is_refused_before_anything_is_written(
+    name: str, field: str, word: str, nearest: str, tmp_path
+) -> None:
+    with pytest.raises(sbac.UserError, match=f"unknown {field} '{word}'.*{nearest}"):
+        sbac.train(make_data(), name, out=tmp_path / "run", **{field: word})
+    assert not (tmp_path / "run").exists()

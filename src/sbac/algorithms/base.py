@@ -8,15 +8,16 @@ per run; a field of any other type is static and shared by all the runs of one p
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar, dataclass_transform
+from typing import Any, Literal, NamedTuple, TypeVar, dataclass_transform
 
 import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from sbac.nn import MLP
+from sbac.nn import MLP, Precision
 
 Class = TypeVar("Class", bound=type)
+RewardScale = Literal["none", "unit", "return-range"]
 Metrics = dict[str, Array]
 Past = Mapping[str, Any]  # the final states of the phases before this one, by name
 
@@ -52,11 +53,11 @@ class Config:
     discount: float = 0.99
     standardise_states: bool = True
     """States enter the networks as (s - mean) / std over the data; the policy carries both numbers."""
-    reward_scale: str = "none"
+    reward_scale: RewardScale = "none"
     """none; unit: (r - min) / (max - min); return-range: 1000 r / (max return - min return)."""
     validation: float = shared(0.05)
     """Share of the episodes kept out of training for the validation losses."""
-    precision: str = "tf32"
+    precision: Precision = "tf32"
     """Of the networks' products: float32, tf32 or bfloat16; see `sbac.nn.precision`."""
 
 

@@ -5,6 +5,7 @@ threshold by a dual variable; the first steps only match the data.
 """
 
 import math
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -44,7 +45,7 @@ class BEARConfig(Config):
     target_rate: float = 0.005
     minimum_weight: float = 0.75
     """Weight of the smaller critic in the target; the larger has the rest."""
-    kernel: str = "gaussian"
+    kernel: Literal["gaussian", "laplacian"] = "gaussian"
     """gaussian or laplacian."""
     kernel_width: float = 20.0
     """sigma in exp(-distance / (2 sigma)), not squared."""

@@ -5,14 +5,28 @@ measures the distance no policy can undercut. Phase *train* maximises Q while th
 that, and flattens Q where the policy has left the data.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Rows, Spec, Step, config, split
+from sbac.algorithms.base import (
+    Actor,
+    Algorithm,
+    Batch,
+    Config,
+    Metrics,
+    Past,
+    Phase,
+    RewardScale,
+    Rows,
+    Spec,
+    Step,
+    config,
+    split,
+)
 from sbac.algorithms.cloning import behaviour_actor
 from sbac.errors import UserError
 from sbac.nn import (
@@ -37,19 +51,19 @@ Model = VAEEnsemble | Behaviour
 class BRACPlusConfig(Config):
     steps: tuple[int, ...] = (500_000, 500_000, 1_000_000)
     batch_size: int = 100
-    reward_scale: str = "unit"
+    reward_scale: RewardScale = "unit"
     hidden: tuple[int, ...] = (256, 256)
-    behaviour: str = "vae"
+    behaviour: Literal["vae", "gaussian", "mixture-per-dim", "mixture", "flow"] = "vae"
     """vae: an ensemble of VAEs; or one of the models of sbac.nn.behaviour."""
     members: int = 3
     """VAEs in the ensemble."""
-    divergence: str = "kl"
+    divergence: Literal["kl", "mmd"] = "kl"
     """kl (from above, for VAEs), or mmd."""
     kernel_width: float = 120.0
     """sigma of the MMD's Laplacian kernel."""
     margin: float = 0.2
     """How far the distance may exceed that of the initial policy."""
-    multiplier: str = "state"
+    multiplier: Literal["state", "scalar"] = "state"
     """state: alpha(s), as the paper has it; scalar: one number, as its code has it."""
     alpha: float = 10.0
     """The multiplier's first value."""

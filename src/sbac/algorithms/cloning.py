@@ -7,14 +7,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from sbac.algorithms.base import Actor, Batch, Config, Metrics, Past, Phase, Rows, Spec, Step, config
-from sbac.nn import Behaviour, Multiplier, Trained, behaviour
+from sbac.nn import Behaviour, BehaviourKind, Multiplier, Trained, behaviour
 
 
 @config
 class CloneConfig(Config):
     """What the phase reads; the first of `steps` is its length."""
 
-    behaviour: str = "gaussian"
+    behaviour: BehaviourKind = "gaussian"
     """gaussian, or one of the other models of sbac.nn.behaviour."""
     clone_hidden: tuple[int, ...] = (200, 200)
     clone_learning_rate: float = 5e-4

@@ -14,13 +14,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, config, split
 from sbac.algorithms.cloning import CLONE, CloneConfig
-from sbac.nn import Behaviour, Critic, GaussianPolicy, Multiplier, Trained, polyak
+from sbac.nn import Behaviour, BehaviourKind, Critic, GaussianPolicy, Multiplier, Trained, polyak
 
 
 @config
 class FisherBRCConfig(CloneConfig):
     steps: tuple[int, ...] = (1_000_000, 1_000_000)
-    behaviour: str = "mixture-per-dim"
+    behaviour: BehaviourKind = "mixture-per-dim"
     clone_hidden: tuple[int, ...] = (256, 256)
     clone_learning_rate: float = 1e-3
     clone_decay: bool = True

@@ -15,6 +15,7 @@ from sbac.algorithms.base import (
     Metrics,
     Past,
     Phase,
+    RewardScale,
     Spec,
     Step,
     config,
@@ -41,7 +42,7 @@ class IQLConfig(Config):
     """Of the policy's hidden units, in training only."""
     target_rate: float = 0.005
     standardise_states: bool = False
-    reward_scale: str = "return-range"
+    reward_scale: RewardScale = "return-range"
 
 
 class Policy(eqx.Module):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Rows, Spec, Step, config, split
-from sbac.nn import Critic, GaussianPolicy, Trained, polyak
+from sbac.nn import BehaviourKind, Critic, GaussianPolicy, Trained, polyak
 from sbac.nn.behaviour import Behaviour, create
 
 
@@ -21,7 +21,7 @@ class OneStepConfig(Config):
     learning_rate: float = 1e-4
     alpha: float = 0.1
     """Weight of KL(pi || mu)."""
-    behaviour: str = "gaussian"
+    behaviour: BehaviourKind = "gaussian"
     """The clone mu: gaussian, mixture-per-dim, mixture or flow."""
     clone_steps: int = 500_000
     """The clone is trained for that many of the first phase's steps, the critic for all of them."""

@@ -4,7 +4,7 @@ Phase *estimate* (lines 2 to 8) learns the behaviour mu and its value Q^mu; phas
 the visitation ratio w = d^pi / d^mu and the policy pi. Equation numbers are the paper's.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from sbac.algorithms.base import (
     Metrics,
     Past,
     Phase,
+    RewardScale,
     Spec,
     Step,
     config,
@@ -25,7 +26,7 @@ from sbac.algorithms.base import (
     when,
 )
 from sbac.nn import Critic, GaussianPolicy, Multiplier, Trained, half_cosine, polyak, pre_tanh
-from sbac.nn.behaviour import ActionDensity, Behaviour, create
+from sbac.nn.behaviour import ActionDensity, Behaviour, BehaviourKind, create
 
 
 @config
@@ -44,18 +45,18 @@ class SBACConfig(ratio.RatioConfig):
     """Whether the rates of mu, Q and pi fall to 0 along half a cosine over their phase. The last iterate, which is the
     policy that counts, then carries less of the noise of its last batches."""
     target_rate: float = 0.005
-    reward_scale: str = "unit"
-    behaviour: str = "gaussian"
+    reward_scale: RewardScale = "unit"
+    behaviour: BehaviourKind = "gaussian"
     """The model of mu: gaussian, mixture-per-dim, mixture or flow (the paper names this its limitation)."""
     start_from_clone: bool = False
     """Start pi as a copy of the Gaussian clone instead of at random."""
 
-    weighting: str = "q"
+    weighting: Literal["q", "penalty", "state", "none"] = "q"
     """Where w stands: q, w Q + alpha log mu (8); penalty, Q + (alpha / w) log mu; state, w (Q + alpha log mu), which
     weighs states and leaves alpha alone; none, w = 1 (ablation 1)."""
-    critic: str = "mu"
+    critic: Literal["mu", "pi"] = "mu"
     """mu: Q^mu, fixed after phase estimate; pi: Q^pi, learned along with pi (ablation 2)."""
-    support: str = "action"
+    support: Literal["action", "pre-tanh"] = "action"
     """action: log mu(a|s), as in (8); pre-tanh: the density of u = atanh(a). A cross-entropy depends on coordinates:
     for a wide tanh-Gaussian the density of a is largest at the bounds, that of u always at tanh(mean)."""
     entropy: float = 0.0

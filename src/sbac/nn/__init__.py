@@ -1,6 +1,7 @@
 """Building blocks: pytrees of arrays with pure functions on them."""
 
 from sbac.nn.behaviour import Behaviour as Behaviour
+from sbac.nn.behaviour import BehaviourKind as BehaviourKind
 from sbac.nn.critic import Critic as Critic
 from sbac.nn.gaussian import ACTION_EPSILON as ACTION_EPSILON
 from sbac.nn.gaussian import DeterministicPolicy as DeterministicPolicy
@@ -8,6 +9,7 @@ from sbac.nn.gaussian import Gaussian as Gaussian
 from sbac.nn.gaussian import GaussianPolicy as GaussianPolicy
 from sbac.nn.gaussian import pre_tanh as pre_tanh
 from sbac.nn.mlp import MLP as MLP
+from sbac.nn.mlp import Precision as Precision
 from sbac.nn.mlp import polyak as polyak
 from sbac.nn.mlp import precision as precision
 from sbac.nn.mmd import mmd as mmd

@@ -7,7 +7,7 @@ Gaussian's samples can be differentiated through its parameters; the others are 
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import equinox as eqx
 import jax
@@ -241,6 +241,7 @@ def moved_by(layer: int, actions: int) -> int:
 
 # --- By name -----------------------------------------------------------------------------------------------------
 
+BehaviourKind = Literal["gaussian", "mixture-per-dim", "mixture", "flow"]
 KINDS: dict[str, Any] = {
     "gaussian": GaussianPolicy,
     "mixture-per-dim": MixturePerDimPolicy,

@@ -1,10 +1,10 @@
 """Multi-layer perceptrons as plain pytrees of arrays, so that they vmap over runs and over ensembles."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import equinox as eqx
 import jax
@@ -12,22 +12,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.errors import unknown
-
-PRECISIONS = ("float32", "tf32", "bfloat16")
-_precision: ContextVar[str] = ContextVar("precision", default="tf32")
+Precision = Literal["float32", "tf32", "bfloat16"]
+_precision: ContextVar[Precision] = ContextVar("precision", default="tf32")
 
 
 @contextmanager
-def precision(name: str) -> Iterator[None]:
+def precision(name: Precision) -> Generator[None]:
     """What the products of networks traced inside are computed in.
 
     float32; tf32: float32 with the mantissa that the tensor cores of a GPU round factors to (elsewhere float32);
     bfloat16: hidden layers, factors and results, and tf32 for the last layer. Weights, Adam and losses are always
     float32, and products are summed in it.
     """
-    if name not in PRECISIONS:
-        raise unknown("precision", name, PRECISIONS)
     token = _precision.set(name)
     try:
         with jax.default_matmul_precision("highest" if name == "float32" else "default"):

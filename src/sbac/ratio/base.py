@@ -14,7 +14,7 @@ not be stationary, nor discounted, nor come from one policy. The forms differ in
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -34,9 +34,9 @@ class RatioConfig(Config):
     """Every choice of the ratio. All fields have defaults, so that a method's config can inherit them."""
 
     steps: tuple[int, ...] = (5_000,)
-    ratio_form: str = "exact"
+    ratio_form: Literal["exact", "theorem", "printed"] = "exact"
     """exact | theorem | printed: the equation."""
-    ratio_estimator: str = "default"
+    ratio_estimator: Literal["default", "classifier", "state-action-classifier", "mmd", "lstd"] = "default"
     """classifier | state-action-classifier | mmd | lstd (closed form, whole datasets only): what solves it.
     default: the classifier, and for the printed form its own loss."""
     ratio_hidden: tuple[int, ...] = (256, 256, 256)
@@ -60,13 +60,13 @@ class RatioConfig(Config):
     ratio_mean_rate: float = 0.01
     """Rate of the running mean of beta w that is divided by. A batch's own mean (rate 1) is correlated with its rows
     and shrinks w: by a tenth of the effect of pi or more at batch 256 and gamma 0.99."""
-    ratio_kernel: str = "gaussian"
+    ratio_kernel: Literal["gaussian", "laplacian"] = "gaussian"
     """gaussian | laplacian (mmd and printed)."""
     ratio_bandwidth: float = 0.0
     """Length scale of the kernel and of the lstd features; 0: the median distance between states of the data."""
     ratio_bandwidth_states: int = 1_000
     """How many states the median is taken over."""
-    ratio_pairs: str = "distinct"
+    ratio_pairs: Literal["distinct", "all"] = "distinct"
     """distinct: the mmd's sums run over i != j; all: over all pairs, which pulls w to 0 as printed sums do."""
     ratio_features: int = 256
     """Random Fourier features of lstd."""

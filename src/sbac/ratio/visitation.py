@@ -4,7 +4,7 @@ import dataclasses
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import jax
 import jax.numpy as jnp
@@ -184,10 +184,13 @@ def make_config(
     discount: float, form: str, estimator: str, steps: int, batch_size: int, options: dict[str, Any]
 ) -> RatioConfig:
     """The config of a fit: small networks and a log-w clip of 5, since accuracy comes first here."""
-    fields = {f.name.removeprefix("ratio_") for f in dataclasses.fields(RatioConfig) if f.name.startswith("ratio_")}
+    own = [f for f in dataclasses.fields(RatioConfig) if f.name.startswith("ratio_")]
+    known = {f.name.removeprefix("ratio_"): f.type for f in own}
     for name, value in options.items():
-        if name not in fields:
-            raise unknown("option of visitation_ratio", name, fields)
+        if name not in known:
+            raise unknown("option of visitation_ratio", name, known)
+        if get_origin(known[name]) is Literal and value not in get_args(known[name]):
+            raise unknown(name, str(value), get_args(known[name]))
         if isinstance(value, float) and not 0 <= value < math.inf:
             raise UserError(f"{name}: expected a finite number of at least 0, got {value}")
     if not 0 < discount < 1:
@@ -199,16 +202,10 @@ def make_config(
     if form != "printed":
         defaults["log_w_clip"] = 5.0
     chosen: dict[str, Any] = {
-        f"ratio_{name}": tuple(value) if name == "hidden" else value for name, value in {**defaults, **options}.items()
+        f"ratio_{name}": tuple(value) if name == "hidden" else value
+        for name, value in {**defaults, **options, "form": form, "estimator": estimator}.items()
     }
-    config = RatioConfig(
-        discount=discount,
-        steps=(steps,),
-        batch_size=batch_size,
-        ratio_form=form,
-        ratio_estimator=estimator,
-        **chosen,
-    )
+    config = RatioConfig(discount=discount, steps=(steps,), batch_size=batch_size, **chosen)
     method(config)  # names that do not exist are refused before anything is computed
     return config
 

@@ -8,7 +8,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import jax
 import jax.numpy as jnp
@@ -127,6 +127,10 @@ def _is_list_of_values(f: "dataclasses.Field[Any]", value: Any) -> bool:
 
 def _convert(f: "dataclasses.Field[Any]", value: Any) -> Any:
     """The value in the field's type, from Python or from the command line's text."""
+    if get_origin(f.type) is Literal:
+        if value not in get_args(f.type):
+            raise unknown(f.name, str(value), get_args(f.type))
+        return value
     try:
         if get_origin(f.type) is tuple:
             item = get_args(f.type)[0]
