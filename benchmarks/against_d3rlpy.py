@@ -288,7 +288,7 @@ def compare_scores(peer: str, data: str, task: str, steps: int, seeds: int, epis
             shown = ", ".join(f"{s:.1f}" for s in scores)
             print(f"| {name} | {side} | {shown} | {scores.mean():.1f} | {scores.std(ddof=1):.1f} |", flush=True)
         ours, theirs = results.values()
-        spread = np.hypot(ours.std(ddof=1), theirs.std(ddof=1)) * np.sqrt(2 / seeds)
+        spread = np.hypot(ours.std(ddof=1), theirs.std(ddof=1)) / np.sqrt(seeds)
         agree &= bool(abs(ours.mean() - theirs.mean()) <= 2 * spread)
     print(f"\nmeans within two standard errors of their difference: {'yes' if agree else 'no'}")
     return int(not agree)

@@ -71,6 +71,7 @@ VARIANTS = {
     "classifier, restart at the data": Variant(form="theorem"),
     "classifier, log w within 2": Variant(options={"log_w_clip": 2.0}),
     "classifier, batch's own mean": Variant(options={"mean_rate": 1.0}),
+    "classifier, falling rate": Variant(options={"decay": True}),
     "classifier, not normalised": Variant(options={"normalise": False}),
     "classifier, beta clipped, no floor": Variant(floor=0.0),
     "classifier, raw beta": Variant(floor=0.0, options={"log_beta_clip": NO_CLIP}),

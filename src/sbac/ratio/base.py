@@ -41,6 +41,8 @@ class RatioConfig(Config):
     default: the classifier, and for the printed form its own loss."""
     ratio_hidden: tuple[int, ...] = (256, 256, 256)
     ratio_learning_rate: float = 1e-4
+    ratio_decay: bool = False
+    """Whether `visitation_ratio` lets the rate fall to 0 along half a cosine: steadier where beta is heavy."""
     ratio_target_rate: float = 0.005
     """Polyak rate of the copy that is bootstrapped from and used. rate * steps is the number of times the operator
     is applied, and must be well above 1 / (1 - gamma)."""

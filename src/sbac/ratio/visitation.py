@@ -13,6 +13,7 @@ import numpy.typing as npt
 from jaxtyping import Array, PRNGKeyArray
 
 from sbac.errors import UserError, unknown
+from sbac.nn import half_cosine
 from sbac.ratio.base import Ratio, RatioBatch, RatioConfig
 from sbac.ratio.estimators import bandwidth, init, method, summary, update
 from sbac.ratio.lstd import FourierFeatures, LinearRatio, solve
@@ -154,12 +155,18 @@ def fit(config: RatioConfig, data: RatioBatch, key: PRNGKeyArray) -> Ratio | Lin
         features = FourierFeatures.create(init_key, state_size, config.ratio_features, bandwidth(config, sample))
         return LinearRatio(features, solve(config, features, data))
 
-    def step(state: Any, key: PRNGKeyArray) -> tuple[Any, None]:
-        return update(config, state, draw(config, data, key), key)[0], None
+    def step(state: Any, now: tuple[Array, PRNGKeyArray]) -> tuple[Any, None]:
+        number, key = now
+        rate = config.ratio_learning_rate
+        if config.ratio_decay:
+            rate = rate * half_cosine(number, config.steps[0])
+        at_rate = dataclasses.replace(config, ratio_learning_rate=rate)  # pyright: ignore[reportArgumentType]
+        return update(at_rate, state, draw(config, data, key), key)[0], None
 
     action_size = 0 if data.actions is None else data.actions.shape[1]
     start = init(config, init_key, state_size, action_size, sample)
-    return jax.lax.scan(step, start, jax.random.split(batch_key, config.steps[0]))[0].target
+    steps = jnp.arange(config.steps[0]), jax.random.split(batch_key, config.steps[0])
+    return jax.lax.scan(step, start, steps)[0].target
 
 
 def draw(config: RatioConfig, data: RatioBatch, key: PRNGKeyArray) -> RatioBatch:
