@@ -238,7 +238,7 @@ def first_weights(name: str, seed: int) -> Arrays:
 def compare_scores(peer: str, data: str, task: str, steps: int, seeds: int, episodes: int, names: list[str]) -> int:
     """The same data, networks, rates and steps, and first weights of one kind; each side draws its own batches.
 
-    First weights matter: d3rlpy's networks start with random biases, these with none, and IQL's scores differ by it.
+    First weights matter a little: d3rlpy's networks start with random biases, these with none.
     """
     loaded = sbac.load(data)
     mean, std = loaded.observations.mean(0), loaded.observations.std(0) + 1e-3
