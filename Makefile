@@ -45,7 +45,7 @@ wheel: $(READY)  ## a wheel and a source archive, into dist/
 lock: $(READY)  ## renew the locked versions
 	$(PIP) install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --no-header --python-version 3.11 --extra dev pyproject.toml -o requirements.lock
-	$(BIN)/uv pip compile --quiet --universal --no-header --python-version 3.11 --extra docs pyproject.toml -o requirements-docs.lock
+	$(BIN)/uv pip compile --quiet --universal --no-header --python-version 3.11 --extra docs --constraint requirements.lock pyproject.toml -o requirements-docs.lock
 
 clean:
 	rm -rf .venv build dist site runs
