@@ -227,12 +227,12 @@ def first_weights(name: str, seed: int) -> Arrays:
     """A method's networks before their first step, for Hopper."""
     method, spec = find(name), Spec(OBSERVATIONS, ACTIONS, jnp.zeros((1, OBSERVATIONS)))
     state = method.phases[0].init(method.config(hidden=SCORED_HIDDEN), spec, {}, jax.random.key(seed))
-    critic = {**flat("critic", state.critic.model.nets)}
+    weights = flat("policy", state.policy.model.net) | flat("critic", state.critic.model.nets)
     if name == "td3-bc":
-        policies = {**flat("policy", state.policy.model.net), **flat("policy_target", state.policy_target.net)}
-        return policies | critic | flat("critic_target", state.critic_target.nets)
-    policy = {**flat("policy", state.policy.model.net), "log_std": np.asarray(state.policy.model.log_std)}
-    return policy | critic | flat("critic_target", state.target.nets) | flat("value", state.value.model)
+        targets = flat("policy_target", state.policy_target.net) | flat("critic_target", state.critic_target.nets)
+        return weights | targets
+    weights |= flat("critic_target", state.target.nets) | flat("value", state.value.model)
+    return weights | {"log_std": np.asarray(state.policy.model.log_std)}
 
 
 def compare_scores(peer: str, data: str, task: str, steps: int, seeds: int, episodes: int, names: list[str]) -> int:

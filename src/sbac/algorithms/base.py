@@ -8,12 +8,13 @@ per run; a field of any other type is static and shared by all the runs of one p
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeVar, dataclass_transform
+from typing import Any, Literal, NamedTuple, TypeVar, dataclass_transform, get_args, get_origin
 
 import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from sbac.errors import unknown
 from sbac.nn import MLP, Precision
 
 Class = TypeVar("Class", bound=type)
@@ -36,6 +37,12 @@ def config(cls: Class) -> Class:
         data_fields=[f.name for f in dataclasses.fields(made) if is_per_run(f)],
         meta_fields=[f.name for f in dataclasses.fields(made) if not is_per_run(f)],
     )
+
+
+def check_choice(f: "dataclasses.Field[Any]", value: Any, name: str | None = None) -> None:
+    """Refuses a value that a field annotated with a `Literal` does not list, with the nearest one that it does."""
+    if get_origin(f.type) is Literal and value not in get_args(f.type):
+        raise unknown(name or f.name, str(value), get_args(f.type))
 
 
 def is_per_run(f: "dataclasses.Field[Any]") -> bool:

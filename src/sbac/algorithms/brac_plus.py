@@ -32,6 +32,7 @@ from sbac.errors import UserError
 from sbac.nn import (
     MLP,
     Behaviour,
+    BehaviourKind,
     Critic,
     GaussianPolicy,
     Multiplier,
@@ -53,7 +54,7 @@ class BRACPlusConfig(Config):
     batch_size: int = 100
     reward_scale: RewardScale = "unit"
     hidden: tuple[int, ...] = (256, 256)
-    behaviour: Literal["vae", "gaussian", "mixture-per-dim", "mixture", "flow"] = "vae"
+    behaviour: Literal["vae", BehaviourKind] = "vae"
     """vae: an ensemble of VAEs; or one of the models of sbac.nn.behaviour."""
     members: int = 3
     """VAEs in the ensemble."""

@@ -14,7 +14,7 @@ not be stationary, nor discounted, nor come from one policy. The forms differ in
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -24,8 +24,10 @@ from sbac.algorithms.base import Config, config
 from sbac.errors import UserError
 from sbac.nn import MLP, Gaussian, Trained, pre_tanh
 
-FORMS = ("exact", "theorem", "printed")
-ESTIMATORS = ("classifier", "state-action-classifier", "mmd", "lstd")
+Form = Literal["exact", "theorem", "printed"]
+Estimator = Literal["classifier", "state-action-classifier", "mmd", "lstd"]
+FORMS: tuple[str, ...] = get_args(Form)
+ESTIMATORS: tuple[str, ...] = get_args(Estimator)
 LogRatio = Callable[[Float[Array, "*batch obs"]], Float[Array, "*batch"]]
 
 
@@ -34,9 +36,9 @@ class RatioConfig(Config):
     """Every choice of the ratio. All fields have defaults, so that a method's config can inherit them."""
 
     steps: tuple[int, ...] = (5_000,)
-    ratio_form: Literal["exact", "theorem", "printed"] = "exact"
+    ratio_form: Form = "exact"
     """exact | theorem | printed: the equation."""
-    ratio_estimator: Literal["default", "classifier", "state-action-classifier", "mmd", "lstd"] = "default"
+    ratio_estimator: Literal["default", Estimator] = "default"
     """classifier | state-action-classifier | mmd | lstd (closed form, whole datasets only): what solves it.
     default: the classifier, and for the printed form its own loss."""
     ratio_hidden: tuple[int, ...] = (256, 256, 256)

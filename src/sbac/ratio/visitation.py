@@ -4,7 +4,7 @@ import dataclasses
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Array, PRNGKeyArray
 
+from sbac.algorithms.base import check_choice
 from sbac.errors import UserError, unknown
 from sbac.nn import half_cosine
 from sbac.ratio.base import Ratio, RatioBatch, RatioConfig
@@ -192,12 +193,11 @@ def make_config(
 ) -> RatioConfig:
     """The config of a fit: small networks and a log-w clip of 5, since accuracy comes first here."""
     own = [f for f in dataclasses.fields(RatioConfig) if f.name.startswith("ratio_")]
-    known = {f.name.removeprefix("ratio_"): f.type for f in own}
+    known = {f.name.removeprefix("ratio_"): f for f in own}
     for name, value in options.items():
         if name not in known:
             raise unknown("option of visitation_ratio", name, known)
-        if get_origin(known[name]) is Literal and value not in get_args(known[name]):
-            raise unknown(name, str(value), get_args(known[name]))
+        check_choice(known[name], value, name)
         if isinstance(value, float) and not 0 <= value < math.inf:
             raise UserError(f"{name}: expected a finite number of at least 0, got {value}")
     if not 0 < discount < 1:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sbac.algorithms.base import Algorithm, Config, is_per_run
+from sbac.algorithms.base import Algorithm, Config, check_choice, is_per_run
 from sbac.errors import UserError, unknown
 
 
@@ -127,9 +127,8 @@ def _is_list_of_values(f: "dataclasses.Field[Any]", value: Any) -> bool:
 
 def _convert(f: "dataclasses.Field[Any]", value: Any) -> Any:
     """The value in the field's type, from Python or from the command line's text."""
+    check_choice(f, value)
     if get_origin(f.type) is Literal:
-        if value not in get_args(f.type):
-            raise unknown(f.name, str(value), get_args(f.type))
         return value
     try:
         if get_origin(f.type) is tuple:
