@@ -59,7 +59,7 @@ def program(data: Dataset, algorithm: str, runs: int, options: Mapping[str, Any]
     method = find(algorithm)
     launch = members(method, preset, runs, options)
     scaling = Scaling.of(data, launch[0].config)
-    spec = Spec(OBSERVATIONS, ACTIONS, jnp.asarray(scaling.states(data.observations[:1000])))
+    spec = Spec(OBSERVATIONS, ACTIONS, jnp.asarray(scaling.states(data.observations[:1000]))[None])
     return Program(method, launch, build_table(data, scaling), None, spec)
 
 

@@ -331,6 +331,12 @@ def _bench_parser(commands: Any) -> None:
     parser.add_argument("--episodes", type=int, default=10, help="of an evaluation during training (default: 10)")
     parser.add_argument("--final-episodes", type=int, default=100, help="of the last policies (default: 100)")
     parser.add_argument("--workers", type=int, metavar="N", help="evaluation processes (default: one per core)")
+    parser.add_argument(
+        "--together",
+        type=int,
+        metavar="N",
+        help="cells of a method, on data of equal shape, that train in one program (default: 1 on a CPU, else all)",
+    )
     parser.add_argument("--part", metavar="I/N", help="only every N-th cell, from the I-th on")
     parser.add_argument("--any-code", action="store_true", help="keep cells made by other versions of the code")
     what = parser.add_mutually_exclusive_group()
@@ -365,7 +371,7 @@ def _bench(args: argparse.Namespace) -> int:
         grids=parse_grids(args.grid, args.no_grid),
         environment=args.env,
     )
-    bench = Bench(_part(cells, args.part), results, protocol, args.workers, args.any_code)
+    bench = Bench(_part(cells, args.part), results, protocol, args.workers, args.any_code, args.together)
     if not args.status:
         try:
             bench.run(evaluate=not args.train_only)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -23,12 +24,12 @@ from sbac.errors import UserError
 PROTOCOL = Protocol(episodes=2, final_episodes=3)
 
 
-def make_data(n: int = 600, seed: int = 0) -> Dataset:
+def make_data(n: int = 600, seed: int = 0, observations: int = 3, episode: int = 50) -> Dataset:
     rng = np.random.default_rng(seed)
     ends = np.zeros(n, bool)
-    ends[49::50] = True
+    ends[episode - 1 :: episode] = True
     return Dataset(
-        observations=rng.normal(size=(n, 3)),
+        observations=rng.normal(size=(n, observations)),
         actions=rng.uniform(-2, 2, (n, 1)),
         rewards=rng.normal(size=n),
         terminals=np.zeros(n, bool),
@@ -199,18 +200,18 @@ def test_stopped_anywhere_it_continues(
     log: str, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped in training, then before the final episodes, the cell is that of an unbroken bench."""
-    from sbac.training.launch import Launch
+    from sbac.training.launch import Part
 
     bench = Bench(cells(log), tmp_path, PROTOCOL, workers=1)
-    log_row = Launch._log
+    log_row = Part.log
 
-    def stop(self: Launch, group: int, index: int, step: int, *rest: object) -> None:
-        log_row(self, group, index, step, *rest)
+    def stop(self: Part, phase: int, step: int, metrics: Mapping[str, np.ndarray]) -> None:
+        log_row(self, phase, step, metrics)
         if step >= 20:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Launch, "_log", stop)
+        patch.setattr(Part, "log", stop)
         with pytest.raises(KeyboardInterrupt):
             bench.run()
     assert "started" in bench.view() and not read_cells(tmp_path)
@@ -220,6 +221,41 @@ def test_stopped_anywhere_it_continues(
     (ours,), (unbroken,) = read_cells(tmp_path), read_cells(finished)
     for name in ("key", "curves", "final", "actions", "metrics", "runs", "config"):
         assert ours[name] == unbroken[name], name
+
+
+def test_cells_of_a_method_train_together(log: str, finished: Path, tmp_path: Path) -> None:
+    """Those whose data have equal shape, and each cell's file is as if it had been alone."""
+    other, wide = tmp_path / "other.npz", tmp_path / "wide.npz"
+    make_data(900, seed=1).save(other)
+    make_data(600, seed=2, observations=6).save(wide)
+    options = {"batch_size": 8, "hidden": [8], "learning_rate": [1e-3, 1e-2]}
+    logs = [log, str(wide), str(other)]
+    wanted = plan(logs, ["bc"], seeds=2, length=[40], grids={"bc": options}, environment="Pendulum-v1")
+    bench = Bench(wanted, tmp_path / "results", PROTOCOL, workers=1, together=5, say=lambda line: None)
+    assert [cell.data for cell, _ in bench._company(wanted[0], make_data())] == [str(other)]
+    del wanted[1]  # Pendulum has three observations
+    bench.run()
+    assert "2 of 2 cells done" in bench.view()
+    records = {record["data"]["name"]: record for record in read_cells(tmp_path / "results")}
+    assert [record["together"] for record in records.values()] == [2, 2]
+    ours, (alone,) = records["log.npz"], read_cells(finished)
+    assert ours["key"] == alone["key"]
+    assert np.abs(np.array(ours["final"][0]["returns"]) - alone["final"][0]["returns"]).max() < 1.0
+    assert records["other.npz"]["final"][0]["returns"] != ours["final"][0]["returns"]
+
+
+def test_of_cells_that_train_together_one_bad_one_is_told_of(log: str, tmp_path: Path) -> None:
+    fleeting = tmp_path / "fleeting.npz"
+    make_data(600, seed=1, episode=1).save(fleeting)  # every row a time limit: no next state
+    options = {"batch_size": 8, "hidden": [8]}
+    wanted = plan(
+        [log, str(fleeting)], ["td3-bc"], seeds=1, length=[20], grids={"td3-bc": options}, environment="Pendulum-v1"
+    )
+    bench = Bench(wanted, tmp_path / "results", PROTOCOL, workers=1, together=5, say=lambda line: None)
+    bench.run()
+    assert "1 of 2 cells done" in bench.view()
+    ((cell, reason),) = bench.failures.items()
+    assert "fleeting" in cell.data and "next state" in reason
 
 
 def test_one_bad_dataset_does_not_stop_the_others(

@@ -10,7 +10,7 @@ from sbac.algorithms import find
 from sbac.algorithms.base import Spec
 from sbac.training.engine import Program
 from sbac.training.grid import members
-from sbac.training.table import Scaling, build_table, draw
+from sbac.training.table import Scaling, build_table, draw, join
 
 SMALL = {"hidden": [8], "batch_size": 16, "steps": 30}
 
@@ -34,7 +34,7 @@ def program(name: str, seeds, **options) -> Program:
     method = find(name)
     runs = members(method, "quick", seeds, SMALL | options)
     scaling = Scaling.of(data, runs[0].config)
-    spec = Spec(3, 2, jnp.asarray(scaling.states(data.observations[:50])))
+    spec = Spec(3, 2, jnp.asarray(scaling.states(data.observations[:50]))[None])
     return Program(method, runs, build_table(data, scaling), None, spec)
 
 
@@ -95,12 +95,12 @@ def test_batches_come_only_from_rows_that_know_what_is_needed() -> None:
     data = make_data()
     config = members(find("bc"), "quick", 1, SMALL | {"standardise_states": False})[0].config
     table = build_table(data, Scaling.of(data, config))
-    assert table.counts.tolist() == [395, 395, 400]  # five time limits of 400 rows lack s' and a'
-    batch = draw(table, jax.random.key(0), 20_000, "next_action", 2)
+    assert table.places.counts.tolist() == [[395, 395, 400]]  # five time limits of 400 rows lack s' and a'
+    batch = draw(table, table.place(0), jax.random.key(0), 20_000, "next_action", 2)
     limits = data.observations[data.timeouts]
     drawn = np.asarray(batch.observations)
     assert not (drawn[:, None] == limits[None]).all(-1).any()
-    rows = np.asarray(draw(table, jax.random.key(0), 20_000, "next_action", 2).rows.observations)
+    rows = np.asarray(draw(table, table.place(0), jax.random.key(0), 20_000, "next_action", 2).rows.observations)
     assert (rows[:, None] == limits[None]).all(-1).any(0).all()
     # a' is the action of the next row of the same episode
     where = {tuple(o): i for i, o in enumerate(data.observations)}
@@ -109,11 +109,26 @@ def test_batches_come_only_from_rows_that_know_what_is_needed() -> None:
         np.testing.assert_allclose(a2, data.actions[i if done else i + 1], rtol=1e-6)
 
 
+def test_of_several_datasets_each_run_draws_from_its_own() -> None:
+    logs = [make_data(400, seed=0), make_data(240, seed=1), make_data(800, seed=2)]
+    config = members(find("bc"), "quick", 1, SMALL | {"standardise_states": False})[0].config
+    tables = [build_table(log, Scaling.of(log, config)) for log in logs]
+    together = join(tables)
+    for i, (log, alone) in enumerate(zip(logs, tables, strict=True)):
+        for needs in ("row", "next_action"):
+            batch = draw(together, together.place(i), jax.random.key(3), 5_000, needs, 2)
+            expected = draw(alone, alone.place(0), jax.random.key(3), 5_000, needs, 2)
+            for ours, theirs in zip(jax.tree.leaves(batch), jax.tree.leaves(expected), strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+        drawn = {tuple(row) for row in np.asarray(batch.rows.observations).tolist()}
+        assert drawn <= {tuple(row) for row in log.observations.tolist()} and len(drawn) > 0.9 * len(log)
+
+
 def test_draws_are_uniform() -> None:
     data = make_data()
     config = members(find("bc"), "quick", 1, SMALL | {"standardise_states": False})[0].config
     table = build_table(data, Scaling.of(data, config))
-    rows = np.asarray(draw(table, jax.random.key(1), 200_000, "row", 2).rows.observations[:, 0])
+    rows = np.asarray(draw(table, table.place(0), jax.random.key(1), 200_000, "row", 2).rows.observations[:, 0])
     counts = np.array([(rows == x).sum() for x in data.observations[:, 0]])
     expected = 200_000 / 400
     assert ((counts - expected) ** 2 / expected).sum() < 400 + 5 * np.sqrt(800)  # chi-square, five sigma

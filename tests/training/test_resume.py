@@ -27,12 +27,12 @@ DRIVER = """
     kind, _, detail = what.partition(":")
     if kind == "step":  # after the metrics of this phase and step are written, before its checkpoint
         phase, step = detail.split(",")
-        real_log = launch.Launch._log
-        def log(self, group, index, done, program, metrics):
-            real_log(self, group, index, done, program, metrics)
-            if self.algorithm.phases[index].name == phase and done >= int(step):
+        real_log = launch.Part.log
+        def log(self, index, done, metrics):
+            real_log(self, index, done, metrics)
+            if self.launch.algorithm.phases[index].name == phase and done >= int(step):
                 die()
-        launch.Launch._log = log
+        launch.Part.log = log
     if kind == "write":  # half-way through writing the checkpoint's bytes
         real_write = files.write_atomic
         count = [0]
@@ -55,12 +55,12 @@ DRIVER = """
             real_start(self, folder, rows)
         evaluations.Evaluations._start = start
     if kind == "finish":  # policies are written, the last checkpoint is not
-        real_save = launch.Launch._save
-        def save(self, group, position, states):
-            if position.phase == len(self.algorithm.phases):
+        real_save = launch.Part.save
+        def save(self, position, states):
+            if position.phase == len(self.launch.algorithm.phases):
                 die()
-            real_save(self, group, position, states)
-        launch.Launch._save = save
+            real_save(self, position, states)
+        launch.Part.save = save
     sys.exit(cli.main(arguments))
 """
 

@@ -1,7 +1,8 @@
 """Runs a bench: cell by cell, whatever is left to do, with the final episodes of one beside the training of the next.
 
-A cell's training is a run like any other, in `runs/` of the results folder, and is resumed like any other. Its file
-appears in `cells/` when training is over and is completed by the final evaluation, which needs only the policies.
+A cell's training is a run like any other, in `runs/` of the results folder, and is resumed like any other. Cells of one
+method on data of equal shape may train together, in one program. A cell's file appears in `cells/` when its training is
+over and is completed by the final evaluation, which needs only the policies.
 """
 
 import time
@@ -51,6 +52,8 @@ class Bench:
     workers: int | None = None
     any_code: bool = False
     """Whether cells that another version of the code has finished count as done."""
+    together: int | None = None
+    """How many cells of a method may train in one program; None: one on a CPU, as many as fit on anything else."""
     say: Say = say_at_once
     failures: dict[Cell, str] = field(default_factory=dict[Cell, str])
     _states: dict[Cell, str] = field(init=False, default_factory=dict[Cell, str])
@@ -62,17 +65,15 @@ class Bench:
         background = ThreadPoolExecutor(1)
         waiting: list[tuple[Cell, Future[Record]]] = []
         try:
-            for number, cell in enumerate(self.cells, start=1):
-                try:
-                    record = self._trained(cell, f"[{number}/{len(self.cells)}] {cell.name}")
-                except UserError as error:
-                    self._fail(cell, str(error))
+            for cell in self.cells:
+                if cell in self._states:  # trained together with one before it
                     continue
-                final = is_final(record, self.protocol)
-                self._states[cell] = DONE if final else TRAINED
-                if evaluate and not final:
-                    answer = background.submit(finish, record, self.results, self.protocol, self.workers)
-                    waiting.append((cell, answer))
+                for trained, record in self._trained(cell):
+                    final = is_final(record, self.protocol)
+                    self._states[trained] = DONE if final else TRAINED
+                    if evaluate and not final:
+                        answer = background.submit(finish, record, self.results, self.protocol, self.workers)
+                        waiting.append((trained, answer))
                 waiting = self._collect(waiting)
             while waiting:
                 waiting[0][1].exception()
@@ -100,72 +101,130 @@ class Bench:
                 self.say(f"{cell.name}: {self.protocol.final_episodes} episodes of each policy played")
         return [(cell, answer) for cell, answer in waiting if not answer.done()]
 
-    def _trained(self, cell: Cell, label: str) -> Record:
-        """The cell's record, after training if there is none yet."""
-        data = self._load(cell)
-        key, path = self._key(cell, data)
-        found = self._finished(cell, data, path)
-        if found is not None:
-            return found
-        if data is not None and data.task is None and cell.environment is None:
-            raise UserError("no environment is known for this data; name one with --env")
-        steps = cell.runs(None if data is None else data.task)[0].config.steps
-        folder = self._folder(cell, data, key)
-        resumed = folder.exists() and not cell.online
+    def _trained(self, cell: Cell) -> list[tuple[Cell, Record]]:
+        """The cell's record, after training if there is none yet, and those of the cells that trained with it."""
+        try:
+            data = self._load(cell)
+            found = self._finished(cell, data, self._key(cell, data)[1])
+            if found is not None:
+                return [(cell, found)]
+            if data is None:
+                return self._train([(cell, None)])
+            group = [(cell, data), *self._company(cell, data)]
+        except UserError as error:
+            self._fail(cell, str(error))
+            return []
+        try:
+            return self._train(group)
+        except UserError as error:
+            if len(group) == 1:
+                self._fail(cell, str(error))
+                return []
+        records: list[tuple[Cell, Record]] = []
+        for member in group:  # one by one it will show which of them it was
+            try:
+                records += self._train([member])
+            except UserError as error:
+                self._fail(member[0], str(error))
+        return records
+
+    def _company(self, cell: Cell, data: "Dataset") -> "list[tuple[Cell, Dataset]]":
+        """Later cells of the same method and settings that lack a record and whose data have the same shape."""
+        company: list[tuple[Cell, Dataset]] = []
+        for other in self.cells[self.cells.index(cell) + 1 :]:
+            if len(company) + 1 >= self._at_once():
+                break
+            if other in self._states or method_of(other) != method_of(cell):
+                continue
+            try:
+                found = self._load(other)
+            except UserError:
+                continue  # it will be told of when its turn comes
+            assert found is not None
+            if self._finished(other, found, self._key(other, found)[1]) is None and widths(found) == widths(data):
+                company.append((other, found))
+        return company
+
+    def _at_once(self) -> int:
+        if self.together is not None:
+            return self.together
+        import jax
+
+        return 1 if jax.default_backend() == "cpu" else len(self.cells)
+
+    def _train(self, group: "Sequence[tuple[Cell, Dataset | None]]") -> list[tuple[Cell, Record]]:
+        """Trains cells of one method, together, and writes their files."""
+        keys = [self._key(cell, data)[0] for cell, data in group]
+        folders = [self._folder(cell, data, key) for (cell, data), key in zip(group, keys, strict=True)]
+        first, data = group[0]
+        steps = first.runs(None if data is None else data.task)[0].config.steps
+        resumed = any(folder.exists() for folder in folders) and not first.online
+        names = " + ".join([first.name, *(cell.data for cell, _ in group[1:])])
         count = " + ".join(f"{n:,}" for n in steps)
-        self.say(f"{label}: {count} steps{', resumed' if resumed else ''}{self._left()}")
+        number = f"[{self.cells.index(first) + 1}/{len(self.cells)}]"
+        self.say(f"{number} {names}: {count} steps{', resumed' if resumed else ''}{self._left()}")
         began = time.monotonic()
-        run = self._train(cell, data, folder, self.protocol.schedule(steps[-1]))
-        seconds = time.monotonic() - began
-        self._seconds.append(seconds)
-        measured = describe(run, data)
-        measured["data"]["identity"] = data_identity(cell, data)
-        record = {
-            "key": key,
-            **measured,
-            "length": None if cell.length is None else list(cell.length),
-            "settings": dict(cell.settings),
-            "protocol": asdict(self.protocol),
-            "code": code_version(cell.algorithm),
-            "machine": machine(),
-            "date": today(),
-            "seconds": None if resumed else round(seconds, 1),
-            "final": [],
-        }
-        write_cell(self.results, record)
-        files.remove(folder / "checkpoint")  # the policies stay
-        return record
+        runs = self._runs(group, folders, self.protocol.schedule(steps[-1]))
+        seconds = (time.monotonic() - began) / len(group)
+        self._seconds += [seconds] * len(group)
+        records: list[Record] = []
+        for (cell, data), key, folder, run in zip(group, keys, folders, runs, strict=True):
+            measured = describe(run, data)
+            measured["data"]["identity"] = data_identity(cell, data)
+            record = {
+                "key": key,
+                **measured,
+                "length": None if cell.length is None else list(cell.length),
+                "settings": dict(cell.settings),
+                "protocol": asdict(self.protocol),
+                "code": code_version(cell.algorithm),
+                "machine": machine(),
+                "date": today(),
+                "seconds": None if resumed else round(seconds, 1),
+                "together": len(group),
+                "final": [],
+            }
+            write_cell(self.results, record)
+            files.remove(folder / "checkpoint")  # the policies stay
+            records.append(record)
+        return [(cell, record) for (cell, _), record in zip(group, records, strict=True)]
 
-    def _train(self, cell: Cell, data: "Dataset | None", folder: Path, schedule: list[int]) -> "Run":
+    def _runs(
+        self, group: "Sequence[tuple[Cell, Dataset | None]]", folders: Sequence[Path], schedule: list[int]
+    ) -> "list[Run]":
         from sbac.training.online import train_online
-        from sbac.training.train import train
+        from sbac.training.together import train_together
+        from sbac.training.train import prepare
 
-        options: dict[str, Any] = {
-            "seeds": list(cell.seeds),
-            "preset": cell.preset,
-            "out": folder,
-            "episodes": self.protocol.episodes,
-            "evaluation_seed": self.protocol.seed,
-            "workers": self.workers,
-            **cell.settings,
-        }
+        def options(cell: Cell) -> dict[str, Any]:
+            watched = {"episodes": self.protocol.episodes, "evaluation_seed": self.protocol.seed}
+            return {"seeds": list(cell.seeds), "preset": cell.preset, **watched, **cell.settings}
+
+        cell, data = group[0]
         if data is None:
             assert cell.environment is not None
             steps = None if cell.length is None else cell.length[0]
             every = schedule[-1] - schedule[-2] if len(schedule) > 1 else None
-            return train_online(
-                cell.environment, cell.algorithm, steps=steps, evaluate_every=every, overwrite=True, **options
+            watched = {"evaluate_every": every, "workers": self.workers, "out": folders[0], "overwrite": True}
+            return [train_online(cell.environment, cell.algorithm, steps=steps, **watched, **options(cell))]
+        for cell, data in group:
+            assert data is not None
+            if data.task is None and cell.environment is None:
+                raise UserError("no environment is known for this data; name one with --env")
+        launches = [
+            prepare(
+                data,
+                cell.algorithm,
+                folder,
+                steps=None if cell.length is None else list(cell.length),
+                environment=cell.environment,
+                evaluate_at=schedule,
+                resume=True,
+                **options(cell),
             )
-        steps = None if cell.length is None else list(cell.length)
-        return train(
-            data,
-            cell.algorithm,
-            steps=steps,
-            environment=cell.environment,
-            evaluate_at=schedule,
-            resume=True,
-            **options,
-        )
+            for (cell, data), folder in zip(group, folders, strict=True)
+        ]
+        return train_together(launches, workers=self.workers, checkpoint_seconds=30.0, progress=None)
 
     def _left(self) -> str:
         """How long the rest may take, if it takes as long as what this bench has trained so far."""
@@ -175,7 +234,7 @@ class Bench:
         return f", about {rest * sum(self._seconds) / len(self._seconds) / 60:.0f} min left"
 
     def _load(self, cell: Cell) -> "Dataset | None":
-        """Cells come task by task, so one dataset is kept."""
+        """Cells come task by task, so the dataset last used is kept."""
         from sbac.data import load
 
         if cell.online:
@@ -238,6 +297,15 @@ class Bench:
         lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         done = sum(state == DONE for state in states.values())
         return "\n".join([*lines, f"{done} of {len(states)} cells done"])
+
+
+def method_of(cell: Cell) -> tuple[Any, ...]:
+    """What cells must agree in to train together; their datasets may differ."""
+    return cell.algorithm, cell.preset, cell.seeds, cell.length, _as_json(dict(cell.settings))
+
+
+def widths(data: "Dataset") -> tuple[int, int]:
+    return data.observations.shape[1], data.actions.shape[1]
 
 
 def _label(cell: Cell) -> str:

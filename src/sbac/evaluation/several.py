@@ -1,6 +1,5 @@
 """Evaluation of the policies of a run, on all cores."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ def evaluate_policies(
     where = environment or policies[0].config.get("task")
     if where is None:
         raise UserError(f"{target}: trained on data without a task; name an environment with --env")
-    pool = Pool(workers or min(os.cpu_count() or 1, len(paths)))
+    pool = Pool(workers, len(paths))
     try:
         answers = [pool.submit(path, where, episodes, seed) for path in paths]
         return [_row(policy) | answer.result() for policy, answer in zip(policies, answers, strict=True)]

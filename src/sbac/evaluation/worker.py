@@ -22,9 +22,11 @@ from sbac.errors import UserError
 class Pool:
     """A few workers fed from one queue."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int | None, expected: int) -> None:
+        """None: one for each core, or for each of the `expected` policies if they are fewer."""
+        count = workers or max(1, min(os.cpu_count() or 1, expected))
         self._queue: queue.Queue[tuple[dict[str, Any], Future[dict[str, Any]]] | None] = queue.Queue()
-        self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(workers)]
+        self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(count)]
         for thread in self._threads:
             thread.start()
 

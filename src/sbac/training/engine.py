@@ -1,13 +1,13 @@
 """The engine: vmap over runs of a loop over steps, compiled once a phase.
 
-The dataset lies on the device, batches are drawn there, metrics are summed there, and the host sees one small
+The datasets lie on the device, batches are drawn there, metrics are summed there, and the host sees one small
 record per chunk. The step counter is shared by all runs; a run's keys come from its seed and the step alone, so a
 chunk can start anywhere and a resumed run repeats the same bits.
 """
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,8 +32,22 @@ def run_keys(seed: Array, phase: int) -> tuple[PRNGKeyArray, PRNGKeyArray, PRNGK
     return first, steps, validation
 
 
+class Inputs(NamedTuple):
+    """What the runs of a phase are given, with an axis for runs."""
+
+    configs: Tree
+    seeds: Array
+    datasets: Array
+    """Which dataset each learns from."""
+    past: dict[str, Tree]
+    """The final states that each builds upon, by phase."""
+
+
 class Program:
-    """A group of runs that share one compiled program: everything that touches the device."""
+    """A group of runs that share one compiled program: everything that touches the device.
+
+    They may learn from different datasets, those that lie in `table`; `spec.states` has one sample for each.
+    """
 
     def __init__(
         self, algorithm: Algorithm, runs: Sequence[Member], table: Table, validation: Table | None, spec: Spec
@@ -60,34 +74,33 @@ class Program:
         fields = dataclasses.fields(self.runs[0].config)
         return {f.name for f in fields if not is_per_run(f)} | self._reads[phase]
 
-    def inputs(self, phase: int, finals: Mapping[str, Tree]) -> tuple[Tree, Array, dict[str, Tree]]:
-        """Stacked configs and seeds of a phase's runs, and for each of them the states it builds upon."""
+    def inputs(self, phase: int, finals: Mapping[str, Tree]) -> Inputs:
         members = self.members(phase)
-        seeds = jnp.asarray([m.seed for m in members], jnp.uint32)
         first = [self.distinct[phase].index(row) for row in range(len(members))]
         past: dict[str, Tree] = {}
         for earlier in range(phase):
             name = self.algorithm.phases[earlier].name
             rows = np.asarray([self.distinct[earlier][run] for run in first])
             past[name] = jax.tree.map(lambda x: x[rows], finals[name])  # noqa: B023 (used at once)
-        return stack(m.config for m in members), seeds, past
+        seeds = jnp.asarray([m.seed for m in members], jnp.uint32)
+        return Inputs(stack(m.config for m in members), seeds, jnp.asarray([m.dataset for m in members]), past)
 
     def init(self, phase: int, finals: Mapping[str, Tree]) -> Tree:
         """The first state of every run of the phase."""
-        configs, seeds, past = self.inputs(phase, finals)
         init = self.algorithm.phases[phase].init
 
-        def one(config: Tree, seed: Array, before: Tree) -> Tree:
-            return init(config, self.spec, before, run_keys(seed, phase)[0])
+        def one(config: Tree, seed: Array, dataset: Array, past: Tree) -> Tree:
+            spec = self.spec._replace(states=self.spec.states[dataset])
+            return init(config, spec, past, run_keys(seed, phase)[0])
 
-        return jax.jit(jax.vmap(one))(configs, seeds, past)
+        return jax.jit(jax.vmap(one))(*self.inputs(phase, finals))
 
     def shape(self, phase: int, finals: Mapping[str, Tree]) -> Tree:
         """The state's structure, without computing it: what a checkpoint is read into."""
         return jax.eval_shape(lambda f: self.init(phase, f), dict(finals))
 
     def advance(
-        self, phase: int, inputs: Tree, state: Tree, start: int, stop: int, block: int = 1
+        self, phase: int, inputs: Inputs, state: Tree, start: int, stop: int, block: int = 1
     ) -> tuple[Tree, Metrics]:
         """Steps [start, stop) of all runs, and the mean of each metric over them. Consumes `state`.
 
@@ -95,8 +108,7 @@ class Program:
         a program of its own, and the steps are the same in all.
         """
         assert start % block == stop % block == 0, (start, stop, block)
-        configs, seeds, past = inputs
-        return self._chunks[phase](configs, seeds, past, state, self.table, self.validation, start, stop, block)
+        return self._chunks[phase](*inputs, state, self.table, self.validation, start, stop, block)
 
     def block(self, phase: int, stretch: int) -> int:
         """The best block for training that stops at multiples of `stretch`: a whole number of the update's periods."""
@@ -115,10 +127,9 @@ class Program:
         state, tables = self.shape(phase, finals), (self.table, self.validation)
         return self._chunks[phase].lower(*inputs, state, *tables, 0, block, block).compile()
 
-    def actors(self, phase: int, inputs: Tree, state: Tree) -> Actor:
+    def actors(self, phase: int, inputs: Inputs, state: Tree) -> Actor:
         """The policies of all runs, stacked."""
-        configs, _, past = inputs
-        return jax.jit(jax.vmap(self.algorithm.phases[phase].actor))(configs, past, state)
+        return jax.jit(jax.vmap(self.algorithm.phases[phase].actor))(inputs.configs, inputs.past, state)
 
     def _compile(self, index: int) -> Any:
         phase = self.algorithm.phases[index]
@@ -127,6 +138,7 @@ class Program:
         def one(
             config: Tree,
             seed: Array,
+            dataset: Array,
             past: Tree,
             state: Tree,
             table: Table,
@@ -139,6 +151,7 @@ class Program:
 
             shapes = jax.eval_shape(lambda s: _metrics(phase, config, past, s, table, actions), state)
             names = list(shapes)
+            place = table.place(dataset)
             unrolled = self.unrolled(index, block)
 
             def turns(carry: tuple[Tree, Array], now: tuple[Array, Batch, PRNGKeyArray]) -> tuple[Any, None]:
@@ -153,7 +166,7 @@ class Program:
                 # Keys and batches of a block are drawn at once: what a step launches is its update alone.
                 numbers = start + b * block + jnp.arange(block)
                 keys = jax.vmap(lambda i: jax.random.split(jax.random.fold_in(step_key, i)))(numbers)
-                batches = jax.vmap(lambda k: draw(table, k, config.batch_size, phase.needs, actions))(keys[:, 0])
+                batches = jax.vmap(lambda k: draw(table, place, k, config.batch_size, phase.needs, actions))(keys[:, 0])
                 drawn = (numbers, batches, keys[:, 1])
                 drawn = jax.tree.map(lambda x: x.reshape(block // unrolled, unrolled, *x.shape[1:]), drawn)
                 return jax.lax.scan(turns, carry, drawn)[0]
@@ -166,21 +179,28 @@ class Program:
             if held_out is not None and phase.validate is not None:
                 key = jax.random.fold_in(validation_key, stop)
                 draw_key, loss_key = jax.random.split(key)
-                batch = draw(held_out, draw_key, VALIDATION_BATCH, phase.needs, actions)
+                batch = draw(held_out, held_out.place(dataset), draw_key, VALIDATION_BATCH, phase.needs, actions)
                 losses = phase.validate(config, past, state, batch, loss_key)
                 means |= {f"validation_{name}": value for name, value in losses.items()}
             return state, means
 
         def all_runs(
-            configs: Tree, seeds: Array, past: Tree, state: Tree, table: Table, held_out: Table | None, *span: Any
+            configs: Tree,
+            seeds: Array,
+            datasets: Array,
+            past: Tree,
+            state: Tree,
+            table: Table,
+            held_out: Table | None,
+            *span: Any,
         ) -> tuple[Tree, Metrics]:
-            def run(config: Tree, seed: Array, before: Tree, own: Tree) -> tuple[Tree, Metrics]:
-                return one(config, seed, before, own, table, held_out, *span)
+            def run(config: Tree, seed: Array, dataset: Array, before: Tree, own: Tree) -> tuple[Tree, Metrics]:
+                return one(config, seed, dataset, before, own, table, held_out, *span)
 
             with precision(configs.precision):
-                return jax.vmap(run)(configs, seeds, past, state)
+                return jax.vmap(run)(configs, seeds, datasets, past, state)
 
-        return jax.jit(all_runs, donate_argnums=(3,), static_argnums=(8,), compiler_options=compiler_options())
+        return jax.jit(all_runs, donate_argnums=(4,), static_argnums=(9,), compiler_options=compiler_options())
 
 
 def compiler_options() -> dict[str, str]:
@@ -191,7 +211,7 @@ def compiler_options() -> dict[str, str]:
 
 def _metrics(phase: Phase, config: Tree, past: Tree, state: Tree, table: Table, actions: int) -> Metrics:
     key = jax.random.key(0, impl="threefry2x32")
-    batch = draw(table, key, config.batch_size, phase.needs, actions)
+    batch = draw(table, table.place(0), key, config.batch_size, phase.needs, actions)
     return phase.update(config, past, state, batch, key, Step(jnp.zeros((), jnp.int32)))[1]
 
 
@@ -205,8 +225,8 @@ def fields_read(algorithm: Algorithm, run: Member, table: Table, spec: Spec) -> 
         recorder = Recorder(run.config)
 
         def trace(table: Table, past: Tree, phase: Phase = phase, recorder: Recorder = recorder) -> Tree:
-            state = phase.init(recorder, spec, past, key)
-            batch = draw(table, key, run.config.batch_size, phase.needs, spec.actions)
+            state = phase.init(recorder, spec._replace(states=spec.states[0]), past, key)
+            batch = draw(table, table.place(0), key, run.config.batch_size, phase.needs, spec.actions)
             state, _ = phase.update(recorder, past, state, batch, key, Step(jnp.zeros((), jnp.int32)))
             phase.actor(recorder, past, state)
             return state
@@ -218,7 +238,7 @@ def fields_read(algorithm: Algorithm, run: Member, table: Table, spec: Spec) -> 
 
 
 def distinct_runs(runs: Sequence[Member], reads: set[str]) -> list[int]:
-    """Which distinct training each run belongs to: that of its seed and its values of the fields read."""
-    values = [(run.seed, *(getattr(run.config, name) for name in sorted(reads))) for run in runs]
+    """Which distinct training each run belongs to: that of its dataset, its seed and its values of the fields read."""
+    values = [(run.dataset, run.seed, *(getattr(run.config, name) for name in sorted(reads))) for run in runs]
     order = {value: i for i, value in enumerate(dict.fromkeys(values))}
     return [order[value] for value in values]

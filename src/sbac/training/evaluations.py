@@ -6,7 +6,6 @@ resumed run equals that of an unbroken one. Then the snapshot is removed.
 """
 
 import dataclasses
-import os
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,20 +31,16 @@ class Snapshot:
 class Evaluations:
     """Takes snapshots, has them evaluated and keeps evaluations.jsonl."""
 
-    def __init__(
-        self, folder: Path, environment: EnvSource, episodes: int, seed: int, workers: int | None, expected: int
-    ) -> None:
+    def __init__(self, folder: Path, environment: EnvSource, episodes: int, seed: int, pool: Pool | None) -> None:
+        """`pool` plays in environments known by name; one that is a function is stepped here, in a thread."""
         self._path = folder / "evaluations.jsonl"
         self._pending = folder / "checkpoint" / "pending"
         self._environment, self._episodes, self._seed = environment, episodes, seed
         self._waiting: deque[Snapshot] = deque()
         self.latest: dict[str, float] = {}
-        count = workers or max(1, min(os.cpu_count() or 1, expected))
-        if callable(environment):  # a function cannot travel to another process
-            self._local, self._pool = ThreadPoolExecutor(1), None
-            self._evaluator = Evaluator(environment)
-        else:
-            self._local, self._pool = None, Pool(count)
+        self._pool = pool
+        self._local = ThreadPoolExecutor(1) if callable(environment) else None
+        self._evaluator = Evaluator(environment) if callable(environment) else None
 
     def submit(self, name: str, policies: Sequence[Policy], rows: list[dict[str, Any]]) -> None:
         """Puts the policies on disk, then asks for their evaluation."""
@@ -75,14 +70,13 @@ class Evaluations:
         self._waiting.append(Snapshot(folder, rows, answers))
 
     def _ask(self, policy: Path) -> "Future[dict[str, Any]]":
-        if self._pool is not None:
-            assert isinstance(self._environment, str)
+        if self._local is None:
+            assert self._pool is not None and isinstance(self._environment, str)
             return self._pool.submit(policy, self._environment, self._episodes, self._seed)
-        assert self._local is not None
 
         def work() -> dict[str, Any]:
-            result = self._evaluator(Policy.load(policy), self._episodes, self._seed)
-            return dataclasses.asdict(result)
+            assert self._evaluator is not None
+            return dataclasses.asdict(self._evaluator(Policy.load(policy), self._episodes, self._seed))
 
         return self._local.submit(work)
 
@@ -97,9 +91,7 @@ class Evaluations:
             self.latest = {"score" if rows[0]["scores"] else "return": sum(map(_mean, measured)) / len(measured)}
 
     def close(self) -> None:
-        """Ends the workers; what still waits stays on disk."""
-        if self._pool is not None:
-            self._pool.close()
+        """What still waits stays on disk."""
         if self._local is not None:
             self._local.shutdown()
 

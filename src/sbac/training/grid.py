@@ -25,6 +25,8 @@ class Member:
     seed: int
     config: Config
     grid: dict[str, Any]
+    dataset: int = 0
+    """Which of the datasets of its program it learns from."""
 
     @property
     def label(self) -> str:
@@ -153,9 +155,13 @@ def groups(runs: Sequence[Member]) -> list[list[int]]:
     """Indices of the runs that share one program, by the values of their static fields."""
     by_static: dict[Any, list[int]] = {}
     for i, run in enumerate(runs):
-        static = tuple(getattr(run.config, f.name) for f in dataclasses.fields(run.config) if not is_per_run(f))
-        by_static.setdefault(static, []).append(i)
+        by_static.setdefault(static_fields(run.config), []).append(i)
     return list(by_static.values())
+
+
+def static_fields(config: Config) -> tuple[Any, ...]:
+    """What runs must agree in to share a program."""
+    return tuple(getattr(config, f.name) for f in dataclasses.fields(config) if not is_per_run(f))
 
 
 def stack(configs: Iterable[Config]) -> Config:

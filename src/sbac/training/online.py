@@ -183,7 +183,7 @@ class OnlineLaunch:
     def __init__(
         self, folder: Path, record: dict[str, Any], runs: "Sequence[Member]", workers: int | None, progress: bool | None
     ) -> None:
-        from sbac.training.launch import use_compilation_cache
+        from sbac.training.together import use_compilation_cache
 
         use_compilation_cache()
         self.folder, self.record, self.workers, self.progress = folder, record, workers, progress
@@ -202,6 +202,7 @@ class OnlineLaunch:
     def train(self, group: int, runs: "Sequence[Member]") -> None:
         """Trains one group of runs to the end."""
         from sbac.algorithms import find
+        from sbac.evaluation.worker import Pool
         from sbac.training.evaluations import Evaluations
         from sbac.training.learner import Learner, OnlineRun, Rounds
         from sbac.training.progress import make_progress
@@ -213,10 +214,11 @@ class OnlineLaunch:
         capacity = min(1_000_000, math.ceil(total / length) * length)
         learner = Learner(find(self.record["algorithm"]), wanted, Rounds(instances, length, capacity))
         every = settings["every"] or max(1, math.ceil(total / EVALUATIONS))
-        evaluations = None
+        evaluations, pool = None, None
         if settings["environment"] is not None:
+            pool = Pool(self.workers, len(runs))
             evaluations = Evaluations(
-                self.folder, settings["environment"], settings["episodes"], settings["seed"], self.workers, len(runs)
+                self.folder, settings["environment"], settings["episodes"], settings["seed"], pool
             )
         try:
             with Collectors(wanted, instances, length) as collectors, make_progress(self.progress) as bar:
@@ -239,8 +241,8 @@ class OnlineLaunch:
             for run, policy in zip(runs, policies, strict=True):
                 policy.save(self.folder / "policies" / f"{run.label}.safetensors")
         finally:
-            if evaluations is not None:
-                evaluations.close()
+            if pool is not None:
+                pool.close()
 
     def _where(self, group: int, run: "Member", step: int) -> dict[str, Any]:
         about = {"algorithm": self.record["algorithm"], "seed": run.seed, **run.grid}

@@ -1,15 +1,17 @@
-"""The dataset as it lies on the device: one packed array of transitions, drawn from by index.
+"""Datasets as they lie on the device: one packed array of transitions, drawn from by index.
 
-Rows are ordered by how much is known of them: first those with s' and a', then those with s' alone, then those
-that serve for cloning only. Drawing from a prefix therefore never meets a row that lacks what the phase needs.
+The rows of a dataset are ordered by how much is known of them: first those with s' and a', then those with s' alone,
+then those that serve for cloning only. Drawing from a prefix therefore never meets a row that lacks what the phase
+needs. Several datasets of equal shape lie behind each other, and each run draws from its own.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, UInt
 
 from sbac.algorithms.base import Batch, Config, Rows
 from sbac.data.dataset import Dataset
@@ -62,19 +64,55 @@ class Scaling(NamedTuple):
         return {f"scale/{n}": np.asarray(getattr(self, n), np.float32) for n in names}
 
 
+class Place(NamedTuple):
+    """Where a dataset lies in a table: how many rows from its first one on serve each of NEEDS; its initial states."""
+
+    first: UInt[Array, "*datasets"]
+    counts: UInt[Array, "*datasets 3"]
+    first_initial: UInt[Array, "*datasets"]
+    initials: UInt[Array, "*datasets"]
+
+
 class Table(NamedTuple):
-    """`packed` columns: s, a, r, s', a', terminal; `counts`: how many rows serve each of NEEDS."""
+    """`packed` columns: s, a, r, s', a', terminal."""
 
     packed: Float[Array, "rows columns"]
     initial: Float[Array, "episodes obs"]
-    counts: Int[Array, "3"]
+    places: Place
+
+    def place(self, dataset: int | Array) -> Place:
+        return jax.tree.map(lambda x: x[dataset], self.places)
 
     def require(self, needs: str, name: str) -> None:
         """Refuses data without a single row of the kind a phase draws."""
-        if int(self.counts[NEEDS.index(needs)]) == 0:
+        if int(self.places.counts[0, NEEDS.index(needs)]) == 0:
             raise UserError(
                 f"dataset {name}: no row has a known {needs.replace('_', ' ')}, nothing to learn values from"
             )
+
+
+def join(tables: Sequence[Table]) -> Table:
+    """The datasets of all tables, in their order."""
+    if len(tables) == 1:
+        return tables[0]
+    rows, initials = ([len(part) for part in parts] for parts in zip(*(t[:2] for t in tables), strict=True))
+    if sum(rows) >= 2**32:
+        raise UserError(f"{sum(rows):,} transitions in one program; expected fewer than 2^32")
+    places = [
+        t.places._replace(
+            first=t.places.first + np.uint32(row), first_initial=t.places.first_initial + np.uint32(initial)
+        )
+        for t, row, initial in zip(tables, _starts(rows), _starts(initials), strict=True)
+    ]
+    return Table(
+        jnp.concatenate([t.packed for t in tables]),
+        jnp.concatenate([t.initial for t in tables]),
+        jax.tree.map(lambda *x: jnp.concatenate(x), *places),
+    )
+
+
+def _starts(lengths: Sequence[int]) -> list[int]:
+    return [0, *np.cumsum(lengths)[:-1].tolist()]
 
 
 def build_table(data: Dataset, scaling: Scaling) -> Table:
@@ -100,24 +138,25 @@ def build_table(data: Dataset, scaling: Scaling) -> Table:
     with_state = data.has_next | data.terminals
     with_action = with_state & data.has_next_action
     rank = np.where(with_action, 0, np.where(with_state, 1, 2))
-    counts = np.cumsum(np.bincount(rank, minlength=3)).astype(np.int32)
+    initial = scaling.states(data.initial_observations)
+    counts = np.cumsum(np.bincount(rank, minlength=3))
     return Table(
         jnp.asarray(packed[np.argsort(rank, kind="stable")]),
-        jnp.asarray(scaling.states(data.initial_observations), jnp.float32),
-        jnp.asarray(counts),
+        jnp.asarray(initial, jnp.float32),
+        Place(*(jnp.asarray([value], jnp.uint32) for value in (0, counts, 0, len(initial)))),
     )
 
 
-def draw(table: Table, key: PRNGKeyArray, size: int, needs: str, actions: int) -> Batch:
-    """A batch of rows, uniform with replacement.
+def draw(table: Table, place: Place, key: PRNGKeyArray, size: int, needs: str, actions: int) -> Batch:
+    """A batch of rows of the dataset at `place`, uniform with replacement.
 
     An index is 32 random bits modulo the number of rows: uniform up to a relative error of rows / 2^32.
     """
     row_key, initial_key = jax.random.split(key)
     bits = jax.random.bits(row_key, (size,), jnp.uint32)
-    main = table.packed[bits % table.counts[NEEDS.index(needs)].astype(jnp.uint32)]
-    rows = table.packed[bits % table.counts[2].astype(jnp.uint32)]
-    starts = jax.random.bits(initial_key, (size,), jnp.uint32) % jnp.uint32(len(table.initial))
+    main = table.packed[place.first + bits % place.counts[NEEDS.index(needs)]]
+    rows = table.packed[place.first + bits % place.counts[2]]
+    starts = place.first_initial + jax.random.bits(initial_key, (size,), jnp.uint32) % place.initials
     obs = table.initial.shape[1]
     cuts = np.cumsum([obs, actions, 1, obs, actions])
     s, a, r, s2, a2, done = jnp.split(main, cuts, axis=1)

@@ -12,6 +12,7 @@ from sbac.errors import UserError
 from sbac.evaluation.rollout import EnvSource, check_known
 
 if TYPE_CHECKING:
+    from sbac.training.launch import Launch
     from sbac.training.run import Run
 
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco")
@@ -49,6 +50,55 @@ def train(
     `warm_start` names a finished run whose networks this one starts from, in all phases or only in `warm_phases`.
     `progress` None shows a bar on a terminal.
     """
+    from sbac.training.together import train_together
+
+    with tempfile.TemporaryDirectory(prefix="sbac-") as scratch:
+        launch = prepare(
+            data,
+            algorithm,
+            Path(scratch) / "run" if out is None else Path(out),
+            seeds=seeds,
+            preset=preset,
+            steps=steps,
+            evaluate=evaluate,
+            environment=environment,
+            episodes=episodes,
+            evaluation_seed=evaluation_seed,
+            evaluate_every=evaluate_every,
+            evaluate_at=evaluate_at,
+            resume=resume,
+            overwrite=overwrite,
+            warm_start=warm_start,
+            warm_phases=warm_phases,
+            **overrides,
+        )
+        (run,) = train_together([launch], workers=workers, checkpoint_seconds=checkpoint_seconds, progress=progress)
+        if out is None:
+            run.folder = None
+        return run
+
+
+def prepare(
+    data: Any,
+    algorithm: str,
+    folder: Path,
+    *,
+    seeds: int | Sequence[int],
+    preset: str,
+    steps: int | Sequence[int] | None = None,
+    evaluate: bool = True,
+    environment: EnvSource | None = None,
+    episodes: int = 10,
+    evaluation_seed: int = 10_000,
+    evaluate_every: int | None = None,
+    evaluate_at: Sequence[int] | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    warm_start: str | Path | None = None,
+    warm_phases: Sequence[str] | None = None,
+    **overrides: Any,
+) -> "Launch":
+    """Looks at everything that was asked for and makes the folder ready; the options are those of `train`."""
     from sbac.algorithms import find
     from sbac.data import Dataset, load
     from sbac.training.grid import members
@@ -90,26 +140,9 @@ def train(
         "versions": package_versions(),
     }
     record = json.loads(json.dumps(record))  # as it will be read back
-    with tempfile.TemporaryDirectory(prefix="sbac-") as scratch:
-        folder = Path(scratch) / "run" if out is None else Path(out)
-        open_folder(folder, record, resume, overwrite)
-        launch = Launch(
-            folder=folder,
-            record=record,
-            algorithm=method,
-            runs=runs,
-            data=dataset,
-            environment=target,
-            workers=workers,
-            warm_start=None if warm_start is None else Path(warm_start),
-            warm_phases=warm_phases,
-            checkpoint_seconds=checkpoint_seconds,
-            progress=progress,
-        )
-        run = launch.run()
-        if out is None:
-            run.folder = None
-        return run
+    open_folder(folder, record, resume, overwrite)
+    start = None if warm_start is None else Path(warm_start)
+    return Launch(folder, record, method, runs, dataset, target, start, warm_phases)
 
 
 def package_versions() -> dict[str, str]:

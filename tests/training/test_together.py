@@ -1,0 +1,138 @@
+"""Several launches in one program: each folder comes out as if its launch had been alone."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sbac
+from sbac import files
+from sbac.training import together
+from sbac.training.launch import Launch, Part
+from sbac.training.run import Run
+from sbac.training.together import train_together
+from sbac.training.train import prepare
+
+SMALL: dict[str, Any] = {"hidden": [8], "batch_size": 16, "steps": 30, "seeds": 2, "preset": "quick"}
+
+
+def make_data(rows: int, seed: int, observations: int = 3) -> sbac.Dataset:
+    rng = np.random.default_rng(seed)
+    ends = np.zeros(rows, bool)
+    ends[49::50] = True
+    return sbac.Dataset(
+        observations=rng.normal(loc=seed, scale=1.0 + seed, size=(rows, observations)),
+        actions=rng.uniform(-2, 2, (rows, 1)),
+        rewards=rng.normal(size=rows),
+        terminals=np.zeros(rows, bool),
+        timeouts=ends,
+        action_low=[-2.0],
+        action_high=[2.0],
+    )
+
+
+LOGS = [make_data(800, 0), make_data(2000, 1), make_data(1500, 2)]
+
+
+def launches(folder: Path, algorithm: str, logs: list[sbac.Dataset], **options: Any) -> list[Launch]:
+    wanted = {"environment": "Pendulum-v1", "episodes": 1, "resume": True, **SMALL, **options}
+    return [prepare(log, algorithm, folder / str(i), **wanted) for i, log in enumerate(logs)]
+
+
+def train(started: list[Launch], checkpoint_seconds: float = 30.0) -> list[Run]:
+    return train_together(started, workers=1, checkpoint_seconds=checkpoint_seconds, progress=False)
+
+
+def count_programs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of parts of every program that is trained from now on."""
+    sizes: list[int] = []
+    real = together.Training
+
+    def training(parts: list[Part], *rest: Any) -> together.Training:
+        sizes.append(len(parts))
+        return real(parts, *rest)
+
+    monkeypatch.setattr(together, "Training", training)
+    return sizes
+
+
+def assert_same(ours: Run, theirs: Run, rtol: float = 2e-3) -> None:
+    assert ours.config == theirs.config
+    assert [p.config for p in ours.policies] == [p.config for p in theirs.policies]
+    for a, b in zip(ours.policies, theirs.policies, strict=True):
+        assert a.arrays.keys() == b.arrays.keys()
+        for name in a.arrays:
+            np.testing.assert_allclose(a.arrays[name], b.arrays[name], rtol=rtol, atol=2e-4, err_msg=name)
+    for rows in ("metrics", "evaluations"):
+        mine, other = getattr(ours, rows), getattr(theirs, rows)
+        assert [r.keys() for r in mine] == [r.keys() for r in other]
+        for a, b in zip(mine, other, strict=True):
+            for name in ("seed", "alpha", "group", "phase", "step", "lengths"):
+                assert a.get(name) == b.get(name)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options"),
+    [
+        ("sbac", {"alpha": [0.5, 2.0], "ratio_hidden": [8], "ratio_form": "exact", "ratio_kernel": "gaussian"}),
+        ("cql", {}),
+    ],
+)
+def test_each_folder_is_that_of_its_launch_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str, options: dict[str, Any]
+) -> None:
+    sizes = count_programs(monkeypatch)
+    ours = train(launches(tmp_path / "together", algorithm, LOGS, **options))
+    assert sizes == [3]
+    for i, run in enumerate(ours):
+        alone = train([launches(tmp_path / "alone", algorithm, LOGS, **options)[i]])[0]
+        assert_same(run, alone)
+        saved = [files.load_arrays(r.folder / "checkpoint" / "state-0.safetensors") for r in (run, alone) if r.folder]
+        assert saved[0][1] == saved[1][1]
+        assert {k: v.shape for k, v in saved[0][0].items()} == {k: v.shape for k, v in saved[1][0].items()}
+    probe = LOGS[0].observations[:50]
+    assert np.abs(ours[0].policies[0](probe) - ours[1].policies[0](probe)).max() > 1e-2  # the data do matter
+
+
+def test_only_launches_that_fit_share_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = count_programs(monkeypatch)
+    wider = make_data(1200, 3, observations=4)
+    started = launches(tmp_path, "bc", [LOGS[0], wider, LOGS[1]], environment=None)
+    started += launches(tmp_path / "other", "bc", [LOGS[0]], environment=None, batch_size=8)
+    runs = train(started)
+    assert sizes == [2, 1, 1]
+    assert [len(run.policies) for run in runs] == [2, 2, 2, 2]
+
+
+def test_a_broken_one_goes_on_together_or_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped after the first folder of two had saved its last checkpoint: they stand apart, and end the same."""
+    whole = train(launches(tmp_path / "whole", "sbac-no-w", LOGS[:2]))
+    real, saves = Part.save, [0]
+
+    def save(self: Part, *what: Any) -> None:
+        saves[0] += 1
+        if saves[0] == 6:
+            raise KeyboardInterrupt
+        real(self, *what)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Part, "save", save)
+        with pytest.raises(KeyboardInterrupt):
+            train(launches(tmp_path / "broken", "sbac-no-w", LOGS[:2]), checkpoint_seconds=0.0)
+    sizes = count_programs(monkeypatch)
+    broken = train(launches(tmp_path / "broken", "sbac-no-w", LOGS[:2]))
+    assert sizes == [1, 1]
+    for ours, theirs in zip(broken, whole, strict=True):
+        assert_same(ours, theirs)
+
+    with monkeypatch.context() as patch:
+        saves[0] = 1
+        patch.setattr(Part, "save", save)
+        with pytest.raises(KeyboardInterrupt):
+            train(launches(tmp_path / "level", "sbac-no-w", LOGS[:2]), checkpoint_seconds=0.0)
+    sizes.clear()
+    level = train(launches(tmp_path / "level", "sbac-no-w", LOGS[:2]))
+    assert sizes == [2]
+    for ours, theirs in zip(level, whole, strict=True):
+        assert_same(ours, theirs)
