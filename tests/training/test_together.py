@@ -32,7 +32,7 @@ def make_data(rows: int, seed: int, observations: int = 3) -> sbac.Dataset:
     )
 
 
-LOGS = [make_data(800, 0), make_data(2000, 1), make_data(1500, 2)]
+LOGS = [make_data(800, 0), make_data(2000, 1)]
 
 
 def launches(folder: Path, algorithm: str, logs: list[sbac.Dataset], **options: Any) -> list[Launch]:
@@ -70,27 +70,21 @@ def assert_same(ours: Run, theirs: Run, rtol: float = 2e-3) -> None:
         for a, b in zip(mine, other, strict=True):
             for name in ("seed", "alpha", "group", "phase", "step", "lengths"):
                 assert a.get(name) == b.get(name)
+            for name in (name for name, value in a.items() if isinstance(value, float)):
+                np.testing.assert_allclose(a[name], b[name], rtol=2e-2, atol=1e-3, err_msg=name)
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "options"),
-    [
-        ("sbac", {"alpha": [0.5, 2.0], "ratio_hidden": [8], "ratio_form": "exact", "ratio_kernel": "gaussian"}),
-        ("cql", {}),
-    ],
-)
-def test_each_folder_is_that_of_its_launch_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str, options: dict[str, Any]
-) -> None:
+def test_each_folder_is_that_of_its_launch_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With everything of a dataset that a run may read: its rows, initial states, scale, and sample of states."""
+    options = {"alpha": [0.5, 2.0], "ratio_hidden": [8], "ratio_form": "exact", "ratio_estimator": "mmd"}
     sizes = count_programs(monkeypatch)
-    ours = train(launches(tmp_path / "together", algorithm, LOGS, **options))
-    assert sizes == [3]
-    for i, run in enumerate(ours):
-        alone = train([launches(tmp_path / "alone", algorithm, LOGS, **options)[i]])[0]
-        assert_same(run, alone)
-        saved = [files.load_arrays(r.folder / "checkpoint" / "state-0.safetensors") for r in (run, alone) if r.folder]
-        assert saved[0][1] == saved[1][1]
-        assert {k: v.shape for k, v in saved[0][0].items()} == {k: v.shape for k, v in saved[1][0].items()}
+    ours = train(launches(tmp_path / "together", "sbac", LOGS[:2], **options))
+    assert sizes == [2]
+    alone = train(launches(tmp_path / "alone", "sbac", LOGS[:2], **options)[1:])[0]
+    assert_same(ours[1], alone)
+    saved = [files.load_arrays(run.folder / "checkpoint" / "state-0.safetensors") for run in (ours[1], alone)]
+    assert saved[0][1] == saved[1][1]
+    assert {k: v.shape for k, v in saved[0][0].items()} == {k: v.shape for k, v in saved[1][0].items()}
     probe = LOGS[0].observations[:50]
     assert np.abs(ours[0].policies[0](probe) - ours[1].policies[0](probe)).max() > 1e-2  # the data do matter
 
