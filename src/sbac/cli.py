@@ -358,6 +358,8 @@ def _bench(args: argparse.Namespace) -> int:
     if args.merge:
         print(f"{merge(map(Path, args.merge), results)} cells taken over into {results}")
         return 0
+    if args.together is not None and args.together < 1:
+        raise UserError(f"--together {args.together}: expected at least 1")
     protocol = Protocol(episodes=args.episodes, final_episodes=args.final_episodes)
     if args.evaluate_only:
         print(f"{evaluate_trained(results, protocol, args.workers)} cells completed in {results}")
