@@ -293,6 +293,7 @@ def test_data_without_an_environment_is_refused_before_training(log: str, tmp_pa
 def test_bad_arguments(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for arguments, word in (
         (["--part", "3/2"], "--part"),
+        (["--together", "0"], "--together"),
         (["--algorithms", "sbca"], "did you mean 'sbac'"),
         (["--merge", str(tmp_path / "no")], "results folder"),
         (["--grid", "x"], "NAME.FIELD"),

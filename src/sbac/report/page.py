@@ -138,7 +138,7 @@ def _scores(table: ScoreTable, view: int) -> str:
             _score_cell(overall[m][0].value, table.deviation(m), _wrapped(table.paper_mean(m)), "", False)
             for m in table.methods
         )
-        foot = f"<tfoot><tr><th>mean of {len(table.common)}</th><td></td><td></td>{cells}</tr></tfoot>"
+        foot = f"<tfoot><tr><th>mean of {len(table.common)}</th>{cells}</tr></tfoot>"
     caption = (
         "Normalised score of the last policy (its return where the task has no reference returns), mean ± standard "
         "deviation over seeds; the highest mean of a row is bold; "
@@ -148,7 +148,7 @@ def _scores(table: ScoreTable, view: int) -> str:
     papers = any(paper_score(s) is not None for s in table.chosen.values())
     return (
         f'<div class="view" data-view="{view}"><div class="scroll"><table class="sortable">'
-        f"<thead><tr>{_head('dataset')}{_head('kind')}{_head('steps')}{heads}</tr></thead>"
+        f"<thead><tr>{_head('dataset', 'kind, steps')}{heads}</tr></thead>"
         f"<tbody>{rows}</tbody>{foot}</table></div>{_note(caption)}" + (_note(PAPER_NOTES) if papers else "") + "</div>"
     )
 
@@ -190,9 +190,9 @@ def _score_row(table: ScoreTable, data: str) -> str:
         for method in table.methods
     )
     name = escape(data)
-    return (
-        f'<tr data-task="{name}"><th scope="row">{name}</th><td>{escape(kind)}</td><td>{escape(steps)}</td>{cells}</tr>'
-    )
+    # Below the name and not in columns of their own: on a phone the scores come first.
+    about = f"<small>{escape(kind)}, {escape(steps)}</small>"
+    return f'<tr data-task="{name}"><th scope="row" data-value="{name}">{name}{about}</th>{cells}</tr>'
 
 
 def _score_cell(
