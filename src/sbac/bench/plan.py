@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from sbac.training.grid import Member
 
 # The settings each method is tried with, four for each: of the number that weighs its closeness to the data, or what
-# comes nearest to it. SBAC's reach lower than those the paper searched (0.2 to 5), which miss its best ones. The order is
-# that of the columns of a table: SBAC and its ablations, what a user would pick today, then the paper's other rivals.
+# comes nearest to it. SBAC's reach lower than those the paper searched (0.2 to 5), which miss its best ones. The order
+# is that of a table's columns: SBAC and its ablations, what a user would pick today, then the paper's other rivals.
 GRIDS: dict[str, dict[str, list[float]]] = {
     "sbac": {"alpha": [0.05, 0.2, 0.5, 2.0]},
     "sbac-no-w": {"alpha": [0.05, 0.2, 0.5, 2.0]},
