@@ -60,6 +60,7 @@ class Program:
         self._reads = fields_read(algorithm, runs[0], table, spec)
         self.distinct = [distinct_runs(runs, reads) for reads in self._reads]
         self._chunks = [self._compile(i) for i in range(len(algorithm.phases))]
+        self._actors = [jax.jit(jax.vmap(phase.actor)) for phase in algorithm.phases]
 
     def members(self, phase: int) -> list[Member]:
         """The runs a phase trains: one for each distinct value of what it and the phases before it read."""
@@ -129,7 +130,7 @@ class Program:
 
     def actors(self, phase: int, inputs: Inputs, state: Tree) -> Actor:
         """The policies of all runs, stacked."""
-        return jax.jit(jax.vmap(self.algorithm.phases[phase].actor))(inputs.configs, inputs.past, state)
+        return self._actors[phase](inputs.configs, inputs.past, state)
 
     def _compile(self, index: int) -> Any:
         phase = self.algorithm.phases[index]
