@@ -157,14 +157,13 @@ class Bench:
         keys = [self._key(cell, data)[0] for cell, data in group]
         folders = [self._folder(cell, data, key) for (cell, data), key in zip(group, keys, strict=True)]
         first, data = group[0]
-        steps = first.runs(None if data is None else data.task)[0].config.steps
         resumed = any(folder.exists() for folder in folders) and not first.online
         names = " + ".join([first.name, *(cell.data for cell, _ in group[1:])])
-        count = " + ".join(f"{n:,}" for n in steps)
+        count = " + ".join(f"{n:,}" for n in steps_of(first, data))
         number = f"[{self.cells.index(first) + 1}/{len(self.cells)}]"
         self.say(f"{number} {names}: {count} steps{', resumed' if resumed else ''}{self._left()}")
         began = time.monotonic()
-        runs = self._runs(group, folders, self.protocol.schedule(steps[-1]))
+        runs = self._runs(group, folders)
         seconds = (time.monotonic() - began) / len(group)
         self._seconds += [seconds] * len(group)
         records: list[Record] = []
@@ -189,9 +188,7 @@ class Bench:
             records.append(record)
         return [(cell, record) for (cell, _), record in zip(group, records, strict=True)]
 
-    def _runs(
-        self, group: "Sequence[tuple[Cell, Dataset | None]]", folders: Sequence[Path], schedule: list[int]
-    ) -> "list[Run]":
+    def _runs(self, group: "Sequence[tuple[Cell, Dataset | None]]", folders: Sequence[Path]) -> "list[Run]":
         from sbac.training.online import train_online
         from sbac.training.together import train_together
         from sbac.training.train import prepare
@@ -204,6 +201,7 @@ class Bench:
         if data is None:
             assert cell.environment is not None
             steps = None if cell.length is None else cell.length[0]
+            schedule = self.protocol.schedule(steps_of(cell, None)[-1])
             every = schedule[-1] - schedule[-2] if len(schedule) > 1 else None
             watched = {"evaluate_every": every, "workers": self.workers, "out": folders[0], "overwrite": True}
             return [train_online(cell.environment, cell.algorithm, steps=steps, **watched, **options(cell))]
@@ -218,7 +216,7 @@ class Bench:
                 folder,
                 steps=None if cell.length is None else list(cell.length),
                 environment=cell.environment,
-                evaluate_at=schedule,
+                evaluate_at=self.protocol.schedule(steps_of(cell, data)[-1]),
                 resume=True,
                 **options(cell),
             )
@@ -302,6 +300,11 @@ class Bench:
 def method_of(cell: Cell) -> tuple[Any, ...]:
     """What cells must agree in to train together; their datasets may differ."""
     return cell.algorithm, cell.preset, cell.seeds, cell.length, _as_json(dict(cell.settings))
+
+
+def steps_of(cell: Cell, data: "Dataset | None") -> tuple[int, ...]:
+    """Of every phase; where no length was asked for they may be published ones of the task."""
+    return cell.runs(None if data is None else data.task)[0].config.steps
 
 
 def widths(data: "Dataset") -> tuple[int, int]:
