@@ -244,6 +244,14 @@ def test_cells_of_a_method_train_together(log: str, finished: Path, tmp_path: Pa
     assert records["other.npz"]["final"][0]["returns"] != ours["final"][0]["returns"]
 
 
+def test_a_bench_run_again_plays_what_it_had_left(log: str, tmp_path: Path) -> None:
+    bench = Bench(cells(log), tmp_path, PROTOCOL, workers=1, say=lambda line: None)
+    bench.run(evaluate=False)
+    assert "trained" in bench.view()
+    bench.run()
+    assert "1 of 1 cells done" in bench.view()
+
+
 def test_of_cells_that_train_together_one_bad_one_is_told_of(log: str, tmp_path: Path) -> None:
     fleeting = tmp_path / "fleeting.npz"
     make_data(600, seed=1, episode=1).save(fleeting)  # every row a time limit: no next state

@@ -37,7 +37,7 @@ LOGS = [make_data(800, 0), make_data(2000, 1)]
 
 
 def launches(folder: Path, algorithm: str, logs: list[sbac.Dataset], **options: Any) -> list[Launch]:
-    wanted = {"environment": "Pendulum-v1", "episodes": 1, "resume": True, **SMALL, **options}
+    wanted = {"environment": "Pendulum-v1", "episodes": 1, "evaluation_seed": 0, "resume": True, **SMALL, **options}
     return [prepare(log, algorithm, folder / str(i), **wanted) for i, log in enumerate(logs)]
 
 
@@ -58,13 +58,13 @@ def count_programs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-def assert_same(ours: Run, theirs: Run, rtol: float = 2e-3) -> None:
+def assert_same(ours: Run, theirs: Run) -> None:
     assert ours.config == theirs.config
     assert [p.config for p in ours.policies] == [p.config for p in theirs.policies]
     for a, b in zip(ours.policies, theirs.policies, strict=True):
         assert a.arrays.keys() == b.arrays.keys()
         for name in a.arrays:
-            np.testing.assert_allclose(a.arrays[name], b.arrays[name], rtol=rtol, atol=2e-4, err_msg=name)
+            np.testing.assert_allclose(a.arrays[name], b.arrays[name], rtol=2e-3, atol=2e-4, err_msg=name)
     for rows in ("metrics", "evaluations"):
         mine, other = getattr(ours, rows), getattr(theirs, rows)
         assert [r.keys() for r in mine] == [r.keys() for r in other]
@@ -79,9 +79,9 @@ def test_each_folder_is_that_of_its_launch_alone(tmp_path: Path, monkeypatch: py
     """With everything of a dataset that a run may read: its rows, initial states, scale, and sample of states."""
     options = {"alpha": [0.05, 50.0], "ratio_hidden": [8], "ratio_form": "exact", "ratio_estimator": "mmd"}
     sizes = count_programs(monkeypatch)
-    ours = train(launches(tmp_path / "together", "sbac", LOGS[:2], **options))
+    ours = train(launches(tmp_path / "together", "sbac", LOGS, **options))
     assert sizes == [2]
-    alone = train(launches(tmp_path / "alone", "sbac", LOGS[:2], **options)[1:])[0]
+    alone = train(launches(tmp_path / "alone", "sbac", LOGS, **options)[1:])[0]
     assert_same(ours[1], alone)
     saved = [files.load_arrays(run.folder / "checkpoint" / "state-0.safetensors") for run in (ours[1], alone)]
     assert saved[0][1] == saved[1][1] and saved[0][0].keys() == saved[1][0].keys()
@@ -102,8 +102,8 @@ def test_only_launches_that_fit_share_a_program(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_broken_one_goes_on_together_or_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped after the first folder of two had saved its last checkpoint: they stand apart, and end the same."""
-    whole = train(launches(tmp_path / "whole", "sbac-no-w", LOGS[:2]))
+    """Stopped between the checkpoints of two folders they stand apart, stopped after both level; they end the same."""
+    whole = train(launches(tmp_path / "whole", "sbac-no-w", LOGS))
     real, saves = Part.save, [0]
 
     def save(self: Part, *what: Any) -> None:
@@ -115,9 +115,9 @@ def test_a_broken_one_goes_on_together_or_alone(tmp_path: Path, monkeypatch: pyt
     with monkeypatch.context() as patch:
         patch.setattr(Part, "save", save)
         with pytest.raises(KeyboardInterrupt):
-            train(launches(tmp_path / "broken", "sbac-no-w", LOGS[:2]), checkpoint_seconds=0.0)
+            train(launches(tmp_path / "broken", "sbac-no-w", LOGS), checkpoint_seconds=0.0)
     sizes = count_programs(monkeypatch)
-    broken = train(launches(tmp_path / "broken", "sbac-no-w", LOGS[:2]))
+    broken = train(launches(tmp_path / "broken", "sbac-no-w", LOGS))
     assert sizes == [1, 1]
     for ours, theirs in zip(broken, whole, strict=True):
         assert_same(ours, theirs)
@@ -126,9 +126,9 @@ def test_a_broken_one_goes_on_together_or_alone(tmp_path: Path, monkeypatch: pyt
         saves[0] = 1
         patch.setattr(Part, "save", save)
         with pytest.raises(KeyboardInterrupt):
-            train(launches(tmp_path / "level", "sbac-no-w", LOGS[:2]), checkpoint_seconds=0.0)
+            train(launches(tmp_path / "level", "sbac-no-w", LOGS), checkpoint_seconds=0.0)
     sizes.clear()
-    level = train(launches(tmp_path / "level", "sbac-no-w", LOGS[:2]))
+    level = train(launches(tmp_path / "level", "sbac-no-w", LOGS))
     assert sizes == [2]
     for ours, theirs in zip(level, whole, strict=True):
         assert_same(ours, theirs)

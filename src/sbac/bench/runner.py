@@ -64,11 +64,13 @@ class Bench:
         """Trains and measures what is missing. A cell that cannot be run is told of, and the others go on."""
         background = ThreadPoolExecutor(1)
         waiting: list[tuple[Cell, Future[Record]]] = []
+        seen: set[Cell] = set()
         try:
             for cell in self.cells:
-                if cell in self._states:  # trained together with one before it
+                if cell in seen:  # trained together with one before it
                     continue
                 for trained, record in self._trained(cell):
+                    seen.add(trained)
                     final = is_final(record, self.protocol)
                     self._states[trained] = DONE if final else TRAINED
                     if evaluate and not final:
@@ -134,7 +136,7 @@ class Bench:
         for other in self.cells[self.cells.index(cell) + 1 :]:
             if len(company) + 1 >= self._at_once():
                 break
-            if other in self._states or method_of(other) != method_of(cell):
+            if other in self.failures or method_of(other) != method_of(cell):
                 continue
             try:
                 found = self._load(other)
