@@ -21,7 +21,7 @@ from typing import Any
 import jax
 
 sys.path.insert(0, str(Path(__file__).parent))
-from speed import hopper_shaped, program
+from speed import made_up, program
 
 COMMITTED = Path(__file__).with_name("cost.json")
 METHODS = ("sbac", "td3-bc", "iql")
@@ -33,7 +33,7 @@ FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "iota"
 
 def measure(method: str) -> dict[str, dict[str, float]]:
     """Phase by phase: flops, bytes accessed, and operations in the body of the step's loop."""
-    prog = program(hopper_shaped(2_000), method, RUNS, {}, preset="quick")
+    prog = program(made_up(2_000), method, RUNS, {}, preset="quick")
     costs: dict[str, dict[str, float]] = {}
     finals: dict[str, Any] = {}
     for index, phase in enumerate(prog.algorithm.phases):

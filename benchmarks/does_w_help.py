@@ -2,6 +2,8 @@
 
     python benchmarks/does_w_help.py train hopper-medium-made --out results/does-w-help
     python benchmarks/does_w_help.py report results/does-w-help --plot docs/does-w-help.png
+    python benchmarks/does_w_help.py train hopper-medium-made --preset quick --seeds 10 --alphas 0.5 4 --steps 20000 \\
+        --variants "w, KL" "w on states, KL" "w = 1, KL" --out results/does-w-help-kl
 
 w acts as alpha / w(s), so a comparison at one alpha says little: a smaller alpha must not pass for a better method.
 Phase estimate is trained once and shared by all; the policies differ in w alone.
@@ -16,25 +18,31 @@ from typing import Any
 import numpy as np
 
 ALPHAS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 2.0, 5.0]
-SETTINGS: dict[str, Any] = {
-    "hidden": [256, 256],
-    "ratio_hidden": [256, 256],
-    "critics": 2,
-    "behaviour_learning_rate": 3e-4,
-    "critic_learning_rate": 3e-4,
-    "policy_learning_rate": 1e-4,
-    "ratio_learning_rate": 3e-4,
-    "ratio_every": 2,
-    "start_from_clone": True,
+SETTINGS: dict[str, dict[str, Any]] = {
+    "corrected": {
+        "hidden": [256, 256],
+        "ratio_hidden": [256, 256],
+        "critics": 2,
+        "behaviour_learning_rate": 3e-4,
+        "critic_learning_rate": 3e-4,
+        "policy_learning_rate": 1e-4,
+        "ratio_learning_rate": 3e-4,
+        "ratio_every": 2,
+        "start_from_clone": True,
+    }
 }
-VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "w": ("sbac", {"temper": False}),
-    "w tempered": ("sbac", {"temper": True}),
-    "w on states": ("sbac", {"temper": False, "weighting": "state"}),
-    "w on states, entropy": ("sbac", {"temper": False, "weighting": "state", "entropy": 0.5}),
-    "w (s,a), entropy": ("sbac", {"ratio_estimator": "state-action-classifier", "entropy": 0.5}),
-    "w = 1": ("sbac-no-w", {}),
-    "w = 1, entropy": ("sbac-no-w", {"entropy": 0.5}),
+# Algorithm, what is changed, and the variant it is held against.
+VARIANTS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "w": ("sbac", {"temper": False}, "w = 1"),
+    "w tempered": ("sbac", {"temper": True}, "w = 1"),
+    "w on states": ("sbac", {"temper": False, "weighting": "state"}, "w = 1"),
+    "w on states, entropy": ("sbac", {"temper": False, "weighting": "state", "entropy": 0.5}, "w = 1"),
+    "w (s,a), entropy": ("sbac", {"ratio_estimator": "state-action-classifier", "entropy": 0.5}, "w = 1, entropy"),
+    "w, KL": ("sbac", {"entropy": 1.0}, "w = 1, KL"),
+    "w on states, KL": ("sbac", {"entropy": 1.0, "weighting": "state"}, "w = 1, KL"),
+    "w = 1": ("sbac-no-w", {}, "w = 1"),
+    "w = 1, entropy": ("sbac-no-w", {"entropy": 0.5}, "w = 1, entropy"),
+    "w = 1, KL": ("sbac-no-w", {"entropy": 1.0}, "w = 1, KL"),
 }
 
 
@@ -45,19 +53,20 @@ def train(arguments: argparse.Namespace) -> None:
     out = Path(arguments.out)
     scratch = Path(arguments.scratch)
     out.mkdir(parents=True, exist_ok=True)
+    support = {} if arguments.support is None else {"support": arguments.support}
     for task in arguments.tasks:
         began = time.monotonic()
         data = make_dataset(task, size=arguments.size) if arguments.make else sbac.load(task)
         print(f"{task}: {len(data):,} rows, score {data.score:.1f}, {time.monotonic() - began:.0f} s", flush=True)
         first: Path | None = None
         for variant in arguments.variants:
-            algorithm, changes = VARIANTS[variant]
+            algorithm, changes, _ = VARIANTS[variant]
             began = time.monotonic()
             folder = scratch / f"{task}-{variant.replace(' ', '-')}"
             run = sbac.train(
                 data,
                 algorithm,
-                preset="corrected",
+                preset=arguments.preset,
                 seeds=arguments.seeds,
                 alpha=arguments.alphas,
                 steps=[arguments.steps if first is None else 0, arguments.steps],
@@ -68,7 +77,7 @@ def train(arguments: argparse.Namespace) -> None:
                 checkpoint_seconds=1e9,
                 warm_start=first,
                 warm_phases=["estimate"],
-                **(SETTINGS | {"support": arguments.support} | changes),
+                **(SETTINGS.get(arguments.preset, {}) | support | changes),
             )
             first = first or folder
             rows = [_compact(row, variant) for row in run.evaluations]
@@ -114,13 +123,13 @@ def report(arguments: argparse.Namespace) -> None:
     from scipy.stats import t as student
 
     for task, variants in table(Path(arguments.folder)).items():
-        base = variants["w = 1"]
-        alphas = sorted(a for a in base if a is not None)
-        seeds = len(base[alphas[0]])
+        shown = next(iter(variants.values()))
+        alphas = sorted(a for a in shown if a is not None)
+        seeds = len(shown[alphas[0]])
         width = student.ppf(0.975, seeds - 1)
         print(f"\n{task} ({seeds} seeds): mean score; difference to w = 1 at the same alpha with its 95 % interval")
         for name, cells in variants.items():
-            against = variants.get("w = 1, entropy", base) if name == "w (s,a), entropy" else base
+            against = variants[VARIANTS[name][2]]
             for alpha in alphas:
                 score = np.mean([np.mean(v) for v in cells[alpha].values()])
                 gap, error = paired(cells[alpha], against[alpha], np.mean)
@@ -169,12 +178,13 @@ def main() -> None:
     trainer.add_argument("--scratch", default="runs/does-w-help")
     trainer.add_argument("--make", action="store_true", help="make the data in memory instead of loading it")
     trainer.add_argument("--size", type=int)
+    trainer.add_argument("--preset", default="corrected")
     trainer.add_argument("--seeds", type=int, default=5)
     trainer.add_argument("--alphas", type=float, nargs="+", default=ALPHAS)
     trainer.add_argument("--steps", type=int, default=200_000)
     trainer.add_argument("--episodes", type=int, default=20)
     trainer.add_argument("--variants", nargs="+", default=["w", "w = 1"], choices=list(VARIANTS))
-    trainer.add_argument("--support", default="action", choices=["action", "pre-tanh"], help="where log mu is measured")
+    trainer.add_argument("--support", choices=["action", "pre-tanh"], help="where log mu is measured")
     trainer.set_defaults(run=train)
     reporter = commands.add_parser("report")
     reporter.add_argument("folder")

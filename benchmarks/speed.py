@@ -3,6 +3,7 @@
     python benchmarks/speed.py --algorithms sbac td3-bc iql --runs 1 5 20 80 300
     python benchmarks/speed.py --peer peer/bin/python            # an environment with d3rlpy, measured in the same run
     python benchmarks/speed.py --sweep runs batch width rows --plot docs/speed.png      # how cost grows
+    python benchmarks/speed.py --column --algorithms sbac        # the paper's 15 MuJoCo tasks, 5 seeds, 4 alphas
 
 Hopper-shaped made-up data (speed does not depend on its values), each method's `paper` networks and a batch of 256. A
 run-step is one call of the method's update for one run; evaluation and logging are left out. Operations and bytes of a
@@ -11,6 +12,7 @@ large copy, measured first. Every row goes to --out as it comes, so that a table
 """
 
 import argparse
+import dataclasses
 import json
 import resource
 import subprocess
@@ -29,9 +31,12 @@ from sbac.algorithms.base import Spec
 from sbac.data import Dataset
 from sbac.training.engine import Program
 from sbac.training.grid import members
-from sbac.training.table import Scaling, build_table
+from sbac.training.table import Scaling, build_table, join
 
-OBSERVATIONS, ACTIONS, BATCH = 11, 3, 256
+BATCH = 256
+HOPPER, CHEETAH = (11, 3), (17, 6)  # observations and actions; Walker2d has HalfCheetah's
+COLUMN = ((HOPPER, 5), (CHEETAH, 10))  # tasks of each shape, every one on five kinds of data
+COLUMN_SEEDS, COLUMN_ALPHAS, COLUMN_STEPS = 5, [0.2, 0.5, 1.0, 5.0], 1_000_000
 PEERS = ("td3-bc", "iql", "cql", "bc")
 SWEEPS: dict[str, Sequence[int]] = {
     "runs": (1, 5, 20, 80, 300),
@@ -39,41 +44,39 @@ SWEEPS: dict[str, Sequence[int]] = {
     "width": (64, 128, 256, 512, 1024),
     "rows": (10_000, 100_000, 1_000_000, 10_000_000),
 }
+AXES = {"runs": "runs at once", "batch": "batch", "width": "width of two hidden layers", "rows": "transitions"}
 Row = dict[str, Any]
 
 
-def hopper_shaped(rows: int) -> Dataset:
+def made_up(rows: int, shape: tuple[int, int] = HOPPER) -> Dataset:
+    observations, actions = shape
     rng = np.random.default_rng(0)
     timeouts = np.zeros(rows, bool)
     timeouts[999::1000] = True
     return Dataset(
-        observations=rng.standard_normal((rows, OBSERVATIONS), np.float32),
-        actions=np.tanh(rng.standard_normal((rows, ACTIONS), np.float32)),
+        observations=rng.standard_normal((rows, observations), np.float32),
+        actions=np.tanh(rng.standard_normal((rows, actions), np.float32)),
         rewards=rng.standard_normal(rows, np.float32),
         terminals=np.zeros(rows, bool),
         timeouts=timeouts,
     )
 
 
-def program(data: Dataset, algorithm: str, runs: int, options: Mapping[str, Any], preset: str = "paper") -> Program:
+def program(
+    data: Dataset, algorithm: str, runs: int, options: Mapping[str, Any], preset: str = "paper", tasks: int = 1
+) -> Program:
+    """`runs` seeds of every setting on each of `tasks` datasets, which here are the same one over again."""
     method = find(algorithm)
     launch = members(method, preset, runs, options)
     scaling = Scaling.of(data, launch[0].config)
-    spec = Spec(OBSERVATIONS, ACTIONS, jnp.asarray(scaling.states(data.observations[:1000]))[None])
-    return Program(method, launch, build_table(data, scaling), None, spec)
+    states = jnp.asarray(scaling.states(data.observations[:1000]))
+    spec = Spec(data.observations.shape[1], data.actions.shape[1], jnp.stack([states] * tasks))
+    everywhere = [dataclasses.replace(run, dataset=task) for task in range(tasks) for run in launch]
+    return Program(method, everywhere, join([build_table(data, scaling)] * tasks), None, spec)
 
 
-def measure(
-    data: Dataset,
-    algorithm: str,
-    runs: int,
-    seconds: float,
-    options: Mapping[str, Any],
-    preset: str = "paper",
-    phases: Sequence[str] = (),
-) -> Iterator[Row]:
+def measure(prog: Program, seconds: float, phases: Sequence[str] = (), cost: bool = True) -> Iterator[Row]:
     """A row per phase, or per phase named; a phase that is left out hands on its first state."""
-    prog = program(data, algorithm, runs, options, preset)
     finals: dict[str, Any] = {}
     for index, phase in enumerate(prog.algorithm.phases):
         block, count = 100, len(prog.members(index))
@@ -84,8 +87,7 @@ def measure(
         began = time.perf_counter()
         step = prog.compiled(index, finals, block)
         compiled = time.perf_counter() - began
-        tables, period = (prog.table, prog.validation), prog.unrolled(index, block)
-        cost = prog.compiled(index, finals, period).cost_analysis()  # of so many steps and no more
+        tables = (prog.table, prog.validation)
         state, _ = jax.block_until_ready(step(*inputs, state, *tables, 0, block))
         steps, rate = block, 0.0
         while True:
@@ -96,19 +98,22 @@ def measure(
             if taken > seconds / 2:
                 break
             steps = block * int(min(max(2 * steps, rate * seconds), 1e6) // block)
-        finals[phase.name] = state
-        yield {
-            "algorithm": algorithm,
+        row: Row = {
+            "algorithm": prog.algorithm.name,
             "phase": phase.name,
             "runs": count,
-            "options": dict(options),
             "steps_per_second": rate,
             "run_steps_per_second": rate * count,
             "compile_seconds": compiled,
-            "flops_per_second": rate / period * cost["flops"],
-            "bytes_per_second": rate / period * cost["bytes accessed"],
             **memory(),
         }
+        if cost:
+            period = prog.unrolled(index, block)
+            counted = prog.compiled(index, finals, period).cost_analysis()  # of so many steps and no more
+            row["flops_per_second"] = rate / period * counted["flops"]
+            row["bytes_per_second"] = rate / period * counted["bytes accessed"]
+        finals[phase.name] = state
+        yield row
 
 
 def memory() -> Row:
@@ -168,17 +173,30 @@ def peer_rates(peer: str, data: Dataset, hidden: Sequence[int], steps: int) -> I
         yield {"algorithm": f"d3rlpy {name}", "phase": "", "runs": 1, "run_steps_per_second": rate}
 
 
-def sweep(kind: str, data: Dataset, algorithms: Sequence[str], seconds: float) -> Iterator[Row]:
+def sweep(kind: str, data: Dataset, algorithms: Sequence[str], seconds: float, phases: Sequence[str]) -> Iterator[Row]:
     """One size after the other, the rest as it is."""
     for size in SWEEPS[kind]:
-        log = hopper_shaped(size) if kind == "rows" else data
+        log = made_up(size) if kind == "rows" else data
         runs = size if kind == "runs" else 1
         for algorithm in algorithms:
             fields = {f for f in dir(find(algorithm).config) if not f.startswith("_")}
             hidden = {name: [size, size] for name in ("hidden", "ratio_hidden") if name in fields}
             options = {"batch": {"batch_size": size}, "width": hidden}.get(kind, {})
-            for row in measure(log, algorithm, runs, seconds, {"batch_size": BATCH} | options):
+            prog = program(log, algorithm, runs, {"batch_size": BATCH} | options)
+            for row in measure(prog, seconds, phases, cost=False):
                 yield {"sweep": kind, "size": size, **row}
+
+
+def column(
+    algorithm: str, preset: str, options: Mapping[str, Any], rows: int, seconds: float, phases: Sequence[str]
+) -> Iterator[Row]:
+    """The paper's column: tasks of equal shape in one program, each phase for the time of a million steps."""
+    for shape, tasks in COLUMN:
+        grid = {"alpha": COLUMN_ALPHAS, **options}
+        prog = program(made_up(rows, shape), algorithm, COLUMN_SEEDS, grid, preset, tasks)
+        for row in measure(prog, seconds, phases, cost=False):
+            minutes = COLUMN_STEPS / row["steps_per_second"] / 60
+            yield {"column": f"{tasks} tasks of {shape[0]} and {shape[1]}", "minutes": minutes, **row}
 
 
 def table_line(row: Row, ceiling: Row) -> str:
@@ -187,8 +205,9 @@ def table_line(row: Row, ceiling: Row) -> str:
 
     compiled = f"{row['compile_seconds']:.1f}" if "compile_seconds" in row else ""
     device = f"{row['device_mb']:,.0f}" if row.get("device_mb") else ""
+    what = f"{row['sweep']} {row['size']:,}: " if "sweep" in row else f"{row['column']}: " if "column" in row else ""
     cells = [
-        f"{row['sweep']} {row['size']:,}: {row['algorithm']}" if "sweep" in row else row["algorithm"],
+        what + row["algorithm"],
         row["phase"],
         str(row["runs"]),
         f"{row['run_steps_per_second']:,.0f}",
@@ -203,17 +222,19 @@ def table_line(row: Row, ceiling: Row) -> str:
 def plot(rows: Sequence[Row], path: Path) -> None:
     from matplotlib.figure import Figure
 
+    rows = [row for row in rows if "sweep" in row]
     kinds = [kind for kind in SWEEPS if any(row["sweep"] == kind for row in rows)]
-    figure = Figure(figsize=(4 * len(kinds), 3.6), layout="constrained")
-    axes: Any = figure.subplots(1, len(kinds), squeeze=False)[0]
+    figure = Figure(figsize=(2.6 * len(kinds), 3.0), layout="constrained")
+    axes: Any = figure.subplots(1, len(kinds), squeeze=False, sharey=True)[0]
     for axis, kind in zip(axes, kinds, strict=True):
         chosen = [row for row in rows if row["sweep"] == kind]
         for name in dict.fromkeys((row["algorithm"], row["phase"]) for row in chosen):
             line = [row for row in chosen if (row["algorithm"], row["phase"]) == name]
             sizes, rates = [row["size"] for row in line], [row["run_steps_per_second"] for row in line]
             axis.loglog(sizes, rates, marker="o", markersize=3, label=" ".join(name))
-        axis.set(xlabel=kind, ylabel="run-steps per second" if kind == kinds[0] else "")
-    axes[-1].legend(fontsize="small", frameon=False)
+        axis.set(xlabel=AXES[kind], ylabel="run-steps per second" if kind == kinds[0] else "")
+        axis.grid(alpha=0.3)
+    axes[0].legend(fontsize="small", frameon=False, loc="upper left")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
 
@@ -221,7 +242,7 @@ def plot(rows: Sequence[Row], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--algorithms", nargs="+", default=["sbac", "sbac-no-w", "bc", "td3-bc", "iql", "cql", "rebrac"]
+        "--algorithms", nargs="*", default=["sbac", "sbac-no-w", "bc", "td3-bc", "iql", "cql", "rebrac"]
     )
     parser.add_argument("--preset", default="paper")
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="settings of the method")
@@ -230,7 +251,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--seconds", type=float, default=2.0, help="of a measurement, about")
     parser.add_argument("--sweep", nargs="+", choices=list(SWEEPS), default=[])
-    parser.add_argument("--plot", type=Path, help="the sweeps as a PNG")
+    parser.add_argument("--column", action="store_true", help="the time of the paper's column, in place of --runs")
+    parser.add_argument("--plot", type=Path, help="the sweeps as a PNG, those that --out has from before among them")
     parser.add_argument("--peer", help="a Python that has d3rlpy")
     parser.add_argument("--peer-steps", type=int, default=500)
     parser.add_argument("--out", type=Path, help="a file to which every row is added")
@@ -242,19 +264,23 @@ def main() -> None:
     )
     print("\n| method | phase | runs | run-steps/s | of the copy | of the product | compile s | device MB |")
     print("|---" * 8 + "|")
-    data = hopper_shaped(told.rows)
+    data = made_up(told.rows)
 
     def rows() -> Iterator[Row]:
         for kind in told.sweep:
-            yield from sweep(kind, data, told.algorithms, told.seconds)
+            yield from sweep(kind, data, told.algorithms, told.seconds, told.phases)
         if told.sweep:
             return
         options: dict[str, Any] = {"batch_size": BATCH} if told.preset == "paper" else {}
         for name, value in (pair.split("=") for pair in told.set):
             options[name] = json.loads(value) if value[0] in "[0123456789-" else value
         for algorithm in told.algorithms:
+            if told.column:
+                yield from column(algorithm, told.preset, options, told.rows, told.seconds, told.phases)
+                continue
             for runs in told.runs:
-                yield from measure(data, algorithm, runs, told.seconds, options, told.preset, told.phases)
+                for row in measure(program(data, algorithm, runs, options, told.preset), told.seconds, told.phases):
+                    yield {"options": options, **row}
         if told.peer:
             yield from peer_rates(told.peer, data, (256, 256), told.peer_steps)
 
@@ -265,8 +291,14 @@ def main() -> None:
         if told.out:
             with told.out.open("a") as file:
                 file.write(json.dumps(row | {"device": jax.devices()[0].device_kind}) + "\n")
-    if told.plot and told.sweep:
-        plot(found, told.plot)
+    if told.plot:
+        plot([json.loads(line) for line in told.out.read_text().splitlines()] if told.out else found, told.plot)
+    if told.column:
+        for algorithm in told.algorithms:
+            minutes = {row["column"]: 0.0 for row in found}
+            for row in found:
+                minutes[row["column"]] += row["minutes"] * (row["algorithm"] == algorithm)
+            print(f"{algorithm}: {' + '.join(f'{m:.1f}' for m in minutes.values())} = {sum(minutes.values()):.1f} min")
 
 
 if __name__ == "__main__":

@@ -25,13 +25,15 @@ def forward(arrays: Mapping[str, Floats], name: str, x: Floats) -> Floats:
     """The MLP `name`: weights `name/weights/i`, biases `name/biases/i`; LayerNorm after ReLU where flagged."""
     normalise = f"{name}/normalise" in arrays
     last = sum(key.startswith(f"{name}/weights/") for key in arrays) - 1
+    lead, x = x.shape[:-1], x.reshape(-1, x.shape[-1])  # one product of many rows, not one for each of many stacks
     for i in range(last):
         x = x @ arrays[f"{name}/weights/{i}"]
         x += arrays[f"{name}/biases/{i}"]
         np.maximum(x, 0.0, out=x)
         if normalise:
             x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
-    return x @ arrays[f"{name}/weights/{last}"] + arrays[f"{name}/biases/{last}"]
+    x = x @ arrays[f"{name}/weights/{last}"] + arrays[f"{name}/biases/{last}"]
+    return x.reshape(*lead, x.shape[-1])
 
 
 def ensemble(arrays: Mapping[str, Floats], name: str, x: Floats) -> Floats:

@@ -78,6 +78,18 @@ def test_the_clone_rests_after_its_own_steps_and_the_critic_goes_on(state: one_s
     assert not np.array_equal(late.critic.model.nets.weights[0], state.critic.model.nets.weights[0])
 
 
+def test_a_clone_that_never_rests_is_no_choice_on_the_device(state: one_step.Estimate) -> None:
+    config, batch, key = dataclasses.replace(CONFIG, clone_steps=10), harness.small_batch(), jax.random.key(0)
+
+    def update(config: one_step.OneStepConfig, step: int) -> one_step.Estimate:
+        return one_step.estimate(config, {}, state, batch, key, Step(jnp.asarray(step)))[0]
+
+    assert " cond[" in str(jax.make_jaxpr(lambda: update(CONFIG, 0))())
+    assert " cond[" not in str(jax.make_jaxpr(lambda: update(config, 0))())
+    chosen, plain = (jax.jit(lambda c=c: update(c, 0))().start.model.net.weights[0] for c in (CONFIG, config))
+    np.testing.assert_allclose(chosen, plain, rtol=1e-6)
+
+
 def test_the_policy_starts_as_the_clone(state: one_step.Estimate) -> None:
     start = one_step.init_improve(CONFIG, SPEC, {"estimate": state}, jax.random.key(0))
     assert all(jax.tree.leaves(jax.tree.map(lambda a, b: bool((a == b).all()), start.policy.model, state.start.model)))

@@ -6,6 +6,8 @@ import pytest
 from report.synthetic import record
 from sbac.bench.results import BEST, ONE, collect
 from sbac.data.tasks import TASKS
+from sbac.report.markdown import results_markdown
+from sbac.report.page import build_page
 from sbac.report.scores import (
     PAPER_NOTES,
     bench_commands,
@@ -51,6 +53,32 @@ def test_means_are_over_what_every_method_has() -> None:
     expected = np.mean([one.chosen[data, "sbac"].deviation for data in one.common])
     assert one.deviation("sbac") == pytest.approx(expected)
     assert one.improvement("sbac")["cql"].value == pytest.approx(0.5)  # always on hopper, never on walker2d
+
+
+def test_means_where_no_dataset_has_every_method() -> None:
+    """bc has hopper, iql walker2d: the means are over both, of the two methods that have them."""
+    gaps = [record("hopper-medium-made", "bc", {1.0: 50.0}), record("walker2d-medium-made", "iql", {1.0: 40.0})]
+    table, _ = score_tables(collect(cells()[:4] + gaps))
+    assert table.common == ["walker2d-medium-made", "hopper-medium-made"]
+    assert table.compared == list(table.overall()) == ["sbac", "cql"]
+    assert set(table.improvement("sbac")) == {"cql"} and not table.improvement("bc")
+    text = results_markdown(cells()[:4] + gaps)
+    assert "the 2 datasets that all methods but bc and iql have" in text
+    page = build_page(cells()[:4] + gaps)
+    assert page.count("mean of 2") == 2  # once for each way
+
+
+def test_precision_is_part_of_a_name_only_where_it_tells_two_cells_apart() -> None:
+    def cell(precision: str, key: str) -> dict:
+        made = record("hopper-medium-made", "cql", {1.0: 60.0}, key=key)
+        made["config"]["precision"] = precision
+        made["settings"] = {"precision": precision} if precision != "tf32" else {}
+        return made
+
+    assert [s.method for s in collect([cell("bfloat16", "1" * 12)])] == ["cql"]
+    both = [cell("bfloat16", "1" * 12), cell("tf32", "2" * 12)]
+    assert sorted(s.method for s in collect(both)) == ["cql", "cql precision=bfloat16"]
+    assert "| paper, bfloat16 |" in results_markdown([cell("bfloat16", "1" * 12)])
 
 
 def test_what_the_paper_printed() -> None:

@@ -18,7 +18,7 @@ GRIDS: dict[str, dict[str, list[float]]] = {
     "sbac": {"alpha": [0.05, 0.2, 0.5, 2.0]},
     "sbac-no-w": {"alpha": [0.05, 0.2, 0.5, 2.0]},
     "sbac-q-pi": {"alpha": [0.05, 0.2, 0.5, 2.0]},
-    "one-step": {"alpha": [0.03, 0.1, 0.3, 1.0]},
+    "one-step": {"alpha": [0.3, 1.0, 3.0, 10.0]},
     "bc": {"learning_rate": [1e-4, 3e-4, 1e-3, 3e-3]},
     "td3-bc": {"alpha": [1.0, 2.5, 5.0, 10.0]},
     "iql": {"expectile": [0.7, 0.9], "temperature": [3.0, 10.0]},

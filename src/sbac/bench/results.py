@@ -133,14 +133,18 @@ class Series:
 def collect(records: Sequence[Record]) -> list[Series]:
     """All series of some cells; where two cells hold the same seed, the later one counts."""
     presets: dict[str, set[str]] = {}
+    precisions: dict[tuple[str, str], set[str]] = {}
     for record in records:
         presets.setdefault(record["algorithm"], set()).add(record["preset"])
+        precisions.setdefault(_place(record), set()).add(record["config"].get("precision", ""))
     found: dict[str, tuple[Mapping[str, Any], dict[int, Trial]]] = {}
     for record in sorted(records, key=lambda r: r.get("date") or ""):
         method = record["algorithm"]
         if len(presets[method]) > 1:
             method += f"@{record['preset']}"
         fixed = {k: v for k, v in record.get("settings", {}).items() if not isinstance(v, list)}
+        if len(precisions[_place(record)]) == 1:  # how a method was computed is no other method
+            fixed.pop("precision", None)
         method += "".join(f" {name}={short(value)}" for name, value in fixed.items() if name not in record["grid"])
         for run in record["runs"]:
             setting = {name: run[name] for name in record["grid"]}
@@ -149,6 +153,10 @@ def collect(records: Sequence[Record]) -> list[Series]:
             _, trials = found.setdefault(json.dumps(about), (about, {}))
             trials[trial.seed] = trial
     return [Series(**about, trials=[trials[s] for s in sorted(trials)]) for about, trials in found.values()]
+
+
+def _place(record: Record) -> tuple[str, str]:
+    return record["data"]["name"], record["algorithm"]
 
 
 def _trial(record: Record, seed: int, setting: Mapping[str, Any]) -> Trial:

@@ -113,7 +113,7 @@ def _ablations(table: ScoreTable) -> tuple[Any, str] | None:
 def _profiles(table: ScoreTable) -> tuple[Any, str] | None:
     if not table.common:
         return None
-    highest = max(float(scores.max()) for method in table.methods for scores in table.scores(method))
+    highest = max(float(scores.max()) for method in table.compared for scores in table.scores(method))
     thresholds = np.linspace(0.0, max(1.0, highest), 101)
     figure, (ax,) = _axes(1, 1, 6.0, 3.2)
     for method, (share, low, high) in table.profiles(thresholds).items():

@@ -45,7 +45,10 @@ def _scores(table: ScoreTable) -> list[str]:
     ]
     overall = table.overall()
     if overall:
-        means = [_beside(overall[m][0].value, table.deviation(m), table.paper_mean(m)) for m in table.methods]
+        means = [
+            _beside(overall[m][0].value, table.deviation(m), table.paper_mean(m)) if m in overall else ""
+            for m in table.methods
+        ]
         rows.append([f"mean of {len(table.common)}", "", "", *means])
     text = "Mean ± standard deviation over seeds; in italics what the paper printed for that method and task."
     return [f"## Scores: {table.title}", _table(head, rows), text, _settings(table)]
@@ -90,17 +93,19 @@ def _overall(table: ScoreTable) -> list[str]:
     overall = table.overall()
     if not overall:
         return []
-    first = table.methods[0]
+    first = table.compared[0]
     better = table.improvement(first)
     rows = [
         [method, _interval(overall[method][0]), _interval(overall[method][1])]
         + ([_interval(better[method], 2) if method in better else ""])
-        for method in table.methods
+        for method in table.compared
     ]
     head = ["method", "mean", "interquartile mean", f"P({first} better)"]
     count = len(table.common)
+    missing = [method for method in table.methods if method not in table.compared]
+    which = f"all methods but {' and '.join(missing)} have" if missing else "every method has"
     return [
-        f"### Over {'the one dataset' if count == 1 else f'the {count} datasets'} that every method has",
+        f"### Over {'the one dataset' if count == 1 else f'the {count} datasets'} that {which}",
         _table(head, rows),
         "In brackets: 95 % intervals of the bootstrap that draws seeds within each dataset. "
         f"P({first} better): how likely a run of {first} scores more than a run of the method, on one of the datasets.",
@@ -134,7 +139,7 @@ def _provenance(records: Sequence[Record]) -> list[str]:
             f"{record['data']['rows']:,}",
             record["data"]["hash"][:12],
             record["algorithm"],
-            record["preset"],
+            ", ".join([record["preset"], *_precision(record)]),
             " + ".join(f"{steps:,}" for steps in record["config"]["steps"]),
             str(len({run["seed"] for run in record["runs"]})),
             f"{record['code']['version']} {record['code']['hash'][:8]}",
@@ -146,6 +151,11 @@ def _provenance(records: Sequence[Record]) -> list[str]:
     ]
     commands = "\n".join(bench_commands(records))
     return ["## How each number was made", _table(head, rows), f"```\n{commands}\n```"]
+
+
+def _precision(record: Record) -> list[str]:
+    """Where it is not the default."""
+    return [name for name in [record["config"].get("precision", "tf32")] if name != "tf32"]
 
 
 def write_tables(path: Path, records: Sequence[Record]) -> None:

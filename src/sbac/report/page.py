@@ -136,6 +136,8 @@ def _scores(table: ScoreTable, view: int) -> str:
     if overall:
         cells = "".join(
             _score_cell(overall[m][0].value, table.deviation(m), _wrapped(table.paper_mean(m)), "", False)
+            if m in overall
+            else "<td></td>"
             for m in table.methods
         )
         foot = f"<tfoot><tr><th>mean of {len(table.common)}</th>{cells}</tr></tfoot>"

@@ -33,7 +33,7 @@ def page_data(records: Sequence[Record], series: Sequence[Series], tables: Seque
 def _view(table: ScoreTable, places: Mapping[int, int]) -> dict[str, Any]:
     everything = np.concatenate([s.scores for s in table.chosen.values() if s.unit == "score"] or [np.zeros(1)])
     thresholds = np.linspace(min(0.0, everything.min()), max(1.0, everything.max()), PROFILE_POINTS)
-    first = table.methods[0]
+    first = table.compared[0]
     return {
         "name": f"{WAYS[table.way]} ({table.length})".capitalize(),
         "way": table.way,

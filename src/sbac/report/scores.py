@@ -95,13 +95,33 @@ class ScoreTable:
         return list(dict.fromkeys([*self.methods, *(m for data in self.datasets for m in self.stability_row(data))]))
 
     @cached_property
+    def _coverage(self) -> dict[str, frozenset[str]]:
+        """The scored datasets that each method has."""
+        return {
+            method: frozenset(data for data, m in self.chosen if m == method and self.chosen[data, m].unit == "score")
+            for method in self.methods
+        }
+
+    @cached_property
     def common(self) -> list[str]:
-        """The scored datasets that every method has: what means are taken over."""
-        return [
-            data
-            for data in self.datasets
-            if len(self.row(data)) == len(self.methods) and next(iter(self.row(data).values())).unit == "score"
-        ]
+        """What means are taken over: the scored datasets that every method has.
+
+        Where there are none, because some methods have been run here and others there: those of the largest part of
+        the table that has no gaps.
+        """
+        shared = frozenset.intersection(*self._coverage.values())
+        if not shared:
+
+            def entries(datasets: frozenset[str]) -> int:
+                return len(datasets) * sum(datasets <= covered for covered in self._coverage.values())
+
+            shared = max(self._coverage.values(), key=entries)
+        return [data for data in self.datasets if data in shared]
+
+    @cached_property
+    def compared(self) -> list[str]:
+        """The methods that have all the common datasets."""
+        return [method for method in self.methods if self._coverage[method].issuperset(self.common)]
 
     def scores(self, method: str) -> list[Floats]:
         """The seeds' scores on each of the common datasets."""
@@ -113,7 +133,7 @@ class ScoreTable:
             return {}
         return {
             method: (interval(self.scores(method), mean_of_tasks), interval(self.scores(method)))
-            for method in self.methods
+            for method in self.compared
         }
 
     def deviation(self, method: str) -> float | None:
@@ -130,18 +150,18 @@ class ScoreTable:
 
     def improvement(self, method: str) -> dict[str, Interval]:
         """How likely a run of `method` beats one of each other method on a common dataset."""
-        if not self.common or method not in self.methods:
+        if not self.common or method not in self.compared:
             return {}
         ours = self.scores(method)
         return {
-            other: probability_of_improvement(ours, self.scores(other)) for other in self.methods if other != method
+            other: probability_of_improvement(ours, self.scores(other)) for other in self.compared if other != method
         }
 
     def profiles(self, thresholds: Floats) -> dict[str, tuple[Floats, Floats, Floats]]:
         """For each method the share of runs above each threshold, and its bounds."""
         if not self.common:
             return {}
-        return {method: performance_profile(self.scores(method), thresholds) for method in self.methods}
+        return {method: performance_profile(self.scores(method), thresholds) for method in self.compared}
 
 
 def score_tables(series: Sequence[Series]) -> list[ScoreTable]:
