@@ -69,6 +69,53 @@ def test_bad_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--batch-size -1",
+        "--hidden 0",
+        "--learning-rate -1",
+        "--learning-rate 0.001 0.001",
+        "--discount 2",
+        "--validation 1",
+        "--horizon -3",
+        "--episodes 0",
+        "--evaluate-every -5",
+        "--workers -1",
+        "--seeds 4294967296 1",
+        "--env Walker2d-v4",
+        "--env nope:Nope-v1",
+        "--warm-start nope",
+        "--seed 3",  # no abbreviation of --seeds
+    ],
+)
+def test_what_cannot_be_is_refused_before_the_folder_is_made(
+    options: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = refused(capsys, "train", "hopper-demo", "--algorithm", "bc", *options.split(), "--out", f"{tmp_path}/run")
+    name = options.split()[0].removeprefix("--").replace("env", "environment").replace("warm-start", "nope")
+    assert name in line or name.replace("-", "_") in line
+    assert not (tmp_path / "run").exists()
+
+
+def test_options_of_a_method_take_the_values_that_follow_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a dataset, the first value is not one."""
+    assert "alpha" in refused(capsys, "train", "--alpha", "0.5", "two", "--out", str(tmp_path / "run"))
+    assert "'nope'" in refused(capsys, "train", "--algorithm", "bc", "--nope", "3", "--out", str(tmp_path / "run"))
+
+
+def test_an_error_is_one_line_whatever_is_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    refused(capsys, "data", "info", "a\nb.csv")
+
+
+def test_a_broken_configuration_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.json").write_text('{"format": 1}')
+    for command in ("report", "evaluate"):
+        assert "config.json" in refused(capsys, command, str(tmp_path))
+
+
 def test_bad_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = write(tmp_path / "data.npz")
     out = ["--out", str(tmp_path / "run")]

@@ -3,18 +3,34 @@
 import argparse
 import errno
 import os
+import select
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from sbac.errors import UserError
+from sbac.errors import UserError, positive
 
 if TYPE_CHECKING:
     from sbac.training.run import Run
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with this project's manners: one `error:` line, exit code 2."""
+    """argparse with this project's manners: one `error:` line, exit code 2, no abbreviations."""
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("allow_abbrev", False)
+        super().__init__(**options)
+
+    def split(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
+        """The words this parser knows, and the options it does not know with all their values."""
+        known: list[str] = []
+        others: list[str] = []
+        target = known
+        for word in words:
+            if word.startswith("--"):
+                target = known if word.split("=")[0] in self._option_string_actions else others
+            target.append(word)
+        return known, others
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message} (see {self.prog} --help)")
@@ -22,17 +38,22 @@ class Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; bad input ends with one line on stderr and exit code 2."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        parser = build_parser()
-        known, extra = parser.parse_known_args(arguments)
-        if extra and known.command != "train":
-            parser.error(f"unrecognised argument {extra[0]!r}")
+        parser, train = build_parsers()
+        extra: list[str] = []
+        if words[:1] == ["train"]:  # a method's options are not declared here, and take all values that follow them
+            known_words, extra = train.split(words[1:])
+            words = ["train", *known_words]
+        known = parser.parse_args(words)
         known.extra = extra
         return known.run(known) or 0
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # who reads us has read enough, as `head` does
+    except BrokenPipeError:
+        if not reader_has_left():
+            raise  # it was another pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
@@ -41,11 +62,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
         raise
     except KeyboardInterrupt:
-        print("interrupted; continue with --resume", file=sys.stderr)
+        print(f"interrupted{'; continue with --resume' if words[:1] == ['train'] else ''}", file=sys.stderr)
         return 130
 
 
-def build_parser() -> Parser:
+def reader_has_left() -> bool:
+    """Whether who read our output has read enough, as `head` does."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
+def build_parsers() -> tuple[Parser, Parser]:
+    """The parser of everything, and that of `train`."""
     parser = Parser(
         prog="sbac",
         description="Offline reinforcement learning: policies from a log of decisions.",
@@ -55,19 +84,19 @@ def build_parser() -> Parser:
 
     parser.add_argument("--version", action="version", version=f"sbac {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
-    _train_parser(commands)
+    train = _train_parser(commands)
     _evaluate_parser(commands)
     _data_parser(commands)
     _bench_parser(commands)
     _report_parser(commands)
     _compare_parser(commands)
-    return parser
+    return parser, train
 
 
 # --- train --------------------------------------------------------------------------------------------------------
 
 
-def _train_parser(commands: Any) -> None:
+def _train_parser(commands: Any) -> Parser:
     parser = commands.add_parser(
         "train",
         help="learn policies from a dataset",
@@ -110,6 +139,7 @@ def _train_parser(commands: Any) -> None:
     parser.add_argument("--workers", type=int, metavar="N", help="evaluation processes (default: one per core)")
     parser.add_argument("--checkpoint-seconds", type=float, default=30.0, metavar="S", help="time between checkpoints")
     parser.set_defaults(run=_train)
+    return parser
 
 
 def _train(args: argparse.Namespace) -> int:
@@ -147,9 +177,8 @@ def _train(args: argparse.Namespace) -> int:
 def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) -> int:
     from sbac.training.online import train_online
 
-    for flag in ("resume", "warm_start"):
-        if getattr(args, flag):
-            raise UserError(f"--{flag.replace('_', '-')}: not for {args.algorithm}, which learns in an environment")
+    if args.warm_start:
+        raise UserError(f"--warm-start: not for {args.algorithm}, which learns in an environment")
     if args.steps is not None and len(args.steps) > 1:
         raise UserError(f"steps {args.steps}: {args.algorithm} has one phase; expected one number")
     run = train_online(
@@ -163,6 +192,7 @@ def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) ->
         episodes=args.episodes,
         evaluate_every=args.evaluate_every,
         workers=args.workers,
+        resume=args.resume,
         overwrite=args.overwrite,
         **_options(args.extra),
     )
@@ -170,9 +200,11 @@ def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) ->
 
 
 def _show(run: "Run", out: str) -> int:
-    from sbac.report.summary import last_evaluations, render, summarise
+    from sbac.report.summary import last_evaluations, render, source, summarise
 
-    print(render(summarise(last_evaluations(run.evaluations))))
+    print(source(run.config))
+    evaluated = run.config["evaluation"]["environment"] is not None
+    print(render(summarise(last_evaluations(run.evaluations))) if evaluated else "not evaluated (--env names an environment to do it in)")
     print(f"{len(run.policies)} policies in {out}/policies")
     return 0
 
@@ -219,13 +251,16 @@ def _evaluate(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sbac.evaluation.several import evaluate_policies
-    from sbac.report.summary import render, summarise
+    from sbac.report.summary import render, source, summarise
+    from sbac.training.run import read_config
 
     rows = evaluate_policies(Path(args.target), args.env, args.episodes, args.seed)
     if args.json:
         print("\n".join(json.dumps(row) for row in rows))
-    else:
-        print(render(summarise(rows)))
+        return 0
+    if Path(args.target).is_dir():
+        print(source(read_config(Path(args.target))))
+    print(render(summarise(rows)))
     return 0
 
 
@@ -350,7 +385,7 @@ def _bench_parser(commands: Any) -> None:
 def _bench(args: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from sbac.bench.cells import merge
+    from sbac.bench.cells import is_results, merge
     from sbac.bench.plan import Protocol, parse_grids, plan
     from sbac.bench.runner import Bench, evaluate_trained
 
@@ -358,10 +393,12 @@ def _bench(args: argparse.Namespace) -> int:
     if args.merge:
         print(f"{merge(map(Path, args.merge), results)} cells taken over into {results}")
         return 0
-    if args.together is not None and args.together < 1:
-        raise UserError(f"--together {args.together}: expected at least 1")
+    for name in ("together", "workers", "episodes", "final_episodes"):
+        positive(f"--{name.replace('_', '-')}", getattr(args, name))
     protocol = Protocol(episodes=args.episodes, final_episodes=args.final_episodes)
     if args.evaluate_only:
+        if not is_results(results):
+            raise UserError(f"{results}: not a results folder (it has no cells/)")
         print(f"{evaluate_trained(results, protocol, args.workers)} cells completed in {results}")
         return 0
     cells = plan(

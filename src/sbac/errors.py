@@ -8,6 +8,12 @@ class UserError(ValueError):
     """Bad input. The message is one line that names the file or field and says what was expected."""
 
 
+def positive(what: str, value: int | None) -> None:
+    """Refuses a count below 1; None, where it stands for a default, passes."""
+    if value is not None and value < 1:
+        raise UserError(f"{what} {value}: expected at least 1")
+
+
 def unknown(what: str, given: str, known: Iterable[str]) -> UserError:
     """An unknown name, with the nearest known one suggested."""
     names = sorted(known)

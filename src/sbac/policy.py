@@ -346,8 +346,11 @@ class Policy:
         """Log density of actions (in the environment's units), where the method has a density."""
         if not self._formula.has_density:
             raise UserError(f"a policy of kind {self.kind!r} has no density")
-        a = (np.asarray(actions, np.float32) - self._center) / self._half
+        given = np.asarray(actions, np.float32)
         s = self._standardised(observations)
+        if given.shape[-1:] != self._half.shape:
+            raise UserError(f"actions of shape {given.shape}: expected {len(self._half)} numbers in the last axis")
+        a = (given - self._center) / self._half
         return self._formula.log_prob(self.arrays, s, a) - np.log(self._half).sum()
 
     def _standardised(self, observations: ArrayLike) -> Floats:

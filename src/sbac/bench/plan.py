@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sbac.errors import UserError
+from sbac.errors import UserError, unknown
 
 if TYPE_CHECKING:
     from sbac.training.grid import Member
@@ -130,6 +130,10 @@ def plan(
     steps = None if length is None else tuple(length)
     methods = [_method(spec, preset) for spec in algorithms]
     settings = {**GRIDS, **(grids or {})}
+    asked = [name for name, _ in methods]
+    for name, given in (grids or {}).items():
+        if given and name not in asked:
+            raise unknown("algorithm of this bench, in --grid,", name, asked)
     for names in (tasks, methods):
         if len(set(names)) != len(names):
             raise UserError("the same task or algorithm was named twice; expected different ones")

@@ -31,6 +31,12 @@ Flags = NDArray[np.bool_]
 KINDS = ("D4RL", "Minari", "made", "embedded", "user")
 
 
+def check_share(fraction: float) -> None:
+    """Refuses what is no share of the episodes that leaves some for training."""
+    if not 0.0 <= fraction < 1.0:
+        raise UserError(f"validation: expected a share of the episodes in [0, 1), got {fraction}")
+
+
 class Dataset:
     """Columns of equal length, one row per decision, in the order they were made.
 
@@ -138,8 +144,7 @@ class Dataset:
 
     def split(self, fraction: float, seed: int = 0) -> tuple["Dataset", "Dataset | None"]:
         """Whole episodes drawn for (training, validation). With one episode or fraction 0 there is no validation."""
-        if not 0.0 <= fraction < 1.0:
-            raise UserError(f"validation: expected a share of the episodes in [0, 1), got {fraction}")
+        check_share(fraction)
         count = len(self.episodes)
         if fraction == 0.0 or count < 2:
             return self, None

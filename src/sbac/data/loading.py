@@ -15,7 +15,7 @@ from sbac.data.columns import missing
 from sbac.data.dataset import KINDS, Dataset, jumps, time_limits
 from sbac.data.naming import ColumnMap, match
 from sbac.data.tasks import EMBEDDED, TASKS, find_task, is_task, task_of_file
-from sbac.errors import UserError, unknown
+from sbac.errors import UserError, positive, unknown
 
 Source = str | Path | Dataset | Mapping[str, ArrayLike]
 
@@ -38,6 +38,9 @@ def load(
     """
     if isinstance(source, Dataset):
         return source
+    if not isinstance(source, str | Path | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UserError(f"expected a name, a path, a mapping of arrays or a Dataset, got {type(source)}")
+    positive("horizon", horizon)
     known = read(source, task=task, columns=columns, horizon=horizon)
     for line in missing(known):
         raise UserError(f"{known['name']}: {line}")
@@ -141,6 +144,9 @@ def _locate_d4rl(name: str) -> Located:
                 return Located(folder / file, {"name": name, "kind": "D4RL", "task": name})
     made = re.sub(r"-v\d$", "-made", name)
     stand_in = f", or make its stand-in with `sbac data make {made}` and load {made}" if is_task(made) else ""
+    if replayed := re.fullmatch(r"(\w+)-human-v1", name):
+        same = f"D4RL/{replayed[1]}/human-v2"
+        stand_in = f", or get Minari's replay of it with `minari download {same}` and load {same}"
     raise UserError(f"{name}: put D4RL's file {task.files[0]} into {data_folder()} ($SBAC_DATA){stand_in}")
 
 

@@ -153,6 +153,8 @@ def make_datasets(
     The rows depend on the name, the seed and the size, and not on the number of workers (default: one per core). A
     file that is there already with the same identity is left alone. `progress` None shows a bar on a terminal.
     """
+    if seed < 0:
+        raise UserError(f"seed {seed}: expected at least 0")
     listed = [names] if isinstance(names, str) else list(names)
     wanted = made_names() if "all" in listed else listed
     folder = data_folder() if out is None else Path(out)

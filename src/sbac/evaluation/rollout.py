@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbac.data.collecting import BODIES, BodyLanes, Lanes, no_environment, open_environment
-from sbac.errors import UserError
+from sbac.errors import UserError, positive
 
 
 class Acts(Protocol):
@@ -45,8 +45,16 @@ def environment_of(source: EnvSource) -> tuple[str, Callable[[], Any]]:
 
     if callable(source):
         return getattr(source, "__name__", "environment"), source
+    _check_source(source)
     name = find_task(source).env_id if is_task(source) else source
     return name, lambda: open_environment(name)
+
+
+def _check_source(source: Any) -> None:
+    if not isinstance(source, str):
+        raise UserError(
+            f"environment: expected a task's name, a Gymnasium id or a function that makes one, got {type(source)}"
+        )
 
 
 def check_known(source: EnvSource) -> None:
@@ -55,12 +63,38 @@ def check_known(source: EnvSource) -> None:
 
     from sbac.data.tasks import is_task
 
-    if callable(source) or is_task(source) or ":" in source:  # module:id is known once the module is imported
+    if callable(source):
+        return
+    _check_source(source)
+    if is_task(source) or ":" in source:  # module:id is known once the module is imported
         return
     try:
         gymnasium.spec(source)
     except gymnasium.error.Error as error:
         raise no_environment(source, error) from None
+
+
+def is_known(name: str) -> bool:
+    """Whether a name is an environment's."""
+    try:
+        check_known(name)
+    except UserError:
+        return False
+    return True
+
+
+def check_fits(source: EnvSource, observations: int, actions: int) -> None:
+    """Opens an environment once and refuses one whose states or actions are not those of the data."""
+    name, make = environment_of(source)
+    environment = make()
+    check_spaces(environment, name)
+    sizes = environment.observation_space.shape[0], environment.action_space.shape[0]
+    environment.close()
+    if sizes != (observations, actions):
+        raise UserError(
+            f"environment {name}: {sizes[0]} observations and {sizes[1]} actions; "
+            f"the data have {observations} and {actions}"
+        )
 
 
 def check_spaces(environment: Any, name: str) -> None:
@@ -117,8 +151,9 @@ class Evaluator:
 
     def __call__(self, policy: Acts, episodes: int, seed: int) -> Evaluation:
         """`episodes` episodes; episode k starts from the environment's seed `seed + k`."""
-        if episodes < 1:
-            raise UserError(f"episodes {episodes}: expected at least 1")
+        positive("episodes", episodes)
+        if seed < 0:
+            raise UserError(f"seed {seed}: expected at least 0")
         seeds = range(seed, seed + episodes)
         if self.name in BODIES and not callable(self._source):
             if self._lanes is None or len(self._lanes.everyone) != episodes:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from sbac.errors import UserError
+from sbac.evaluation.rollout import is_known
 from sbac.evaluation.worker import Pool
 from sbac.policy import Policy
 
@@ -14,15 +15,24 @@ def evaluate_policies(
     """A row per policy of a run's folder (or for one policy file), as in evaluations.jsonl."""
     paths = policy_files(target)
     policies = [Policy.load(path) for path in paths]
-    where = environment or policies[0].config.get("task")
+    where = environment or own_environment(target, policies[0])
     if where is None:
-        raise UserError(f"{target}: trained on data without a task; name an environment with --env")
-    pool = Pool(workers, len(paths))
-    try:
+        raise UserError(f"{target}: no environment is known for it; name one with --env")
+    with Pool(workers, len(paths)) as pool:
         answers = [pool.submit(path, where, episodes, seed) for path in paths]
         return [_row(policy) | answer.result() for policy, answer in zip(policies, answers, strict=True)]
-    finally:
-        pool.close()
+
+
+def own_environment(target: Path, policy: Policy) -> str | None:
+    """Where a run was evaluated while it trained, or learned; else its data's task. One that was a function has only
+    a name, and counts if that is an environment's."""
+    from sbac.training.run import read_config
+
+    watched = read_config(target)["evaluation"]["environment"] if target.is_dir() else None
+    for name in (watched, policy.config.get("environment"), policy.config.get("task")):
+        if name is not None and is_known(name):
+            return name
+    return None
 
 
 def policy_files(target: Path) -> list[Path]:

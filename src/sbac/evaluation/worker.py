@@ -4,6 +4,7 @@ A worker is started as `python -m sbac.evaluation.worker`, reads one JSON reques
 It is a fresh interpreter, so the user's script needs no __main__ guard, and it never loads JAX.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -16,7 +17,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from sbac.errors import UserError
+from sbac.errors import UserError, positive
 
 
 class Pool:
@@ -24,11 +25,28 @@ class Pool:
 
     def __init__(self, workers: int | None, expected: int) -> None:
         """None: one for each core, or for each of the `expected` policies if they are fewer."""
+        positive("workers", workers)
+        self._abandoned = False
+        self._processes: set[subprocess.Popen[str]] = set()
         count = workers or max(1, min(os.cpu_count() or 1, expected))
         self._queue: queue.Queue[tuple[dict[str, Any], Future[dict[str, Any]]] | None] = queue.Queue()
         self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(count)]
         for thread in self._threads:
             thread.start()
+
+    def __enter__(self) -> "Pool":
+        return self
+
+    def __exit__(self, error: object, *_: object) -> None:
+        """Waits for what was asked for; after an error, or Ctrl-C, nobody does."""
+        if error is not None:
+            self._abandoned = True
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    self._queue.get_nowait()
+            for process in list(self._processes):
+                process.kill()
+        self.close()
 
     def submit(self, policy: Path, environment: str, episodes: int, seed: int) -> "Future[dict[str, Any]]":
         """Asks for an evaluation; the answer has `returns`, `lengths` and `scores`."""
@@ -51,6 +69,9 @@ class Pool:
             try:
                 if process is None or process.poll() is not None:
                     process = _start()
+                    self._processes.add(process)
+                    if self._abandoned:
+                        process.kill()
                 answer.set_result(_ask(process, request))
             except Exception as error:  # whatever it was, the one who waits for the answer must hear of it
                 answer.set_exception(error)
@@ -67,6 +88,7 @@ def _start() -> "subprocess.Popen[str]":
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, **quiet},
+        start_new_session=True,  # Ctrl-C is for the process that asks
     )
 
 

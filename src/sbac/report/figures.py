@@ -122,4 +122,4 @@ def _profiles(table: ScoreTable) -> tuple[Any, str] | None:
     ax.set_xlabel("score")
     ax.set_ylabel("share of runs above it")
     ax.legend(frameon=False, fontsize="small")
-    return figure, "Performance profiles over the tasks that every method has, with 95 % bands"
+    return figure, "Performance profiles over the tasks that every method shown here has, with 95 % bands"

@@ -34,7 +34,8 @@ def read_run(folder: Path) -> Record:
     if folder.is_dir() and not (folder / "config.json").exists():
         raise UserError(f"{folder}: neither a run's folder (no config.json) nor a results folder (no cells/)")
     run = Run.load(folder)
-    return describe(run, find_data(run.config["data"]))
+    about = run.config.get("data")  # none where it learned in an environment
+    return describe(run, None if about is None else find_data(about))
 
 
 def find_data(about: dict[str, Any]) -> "Dataset | None":

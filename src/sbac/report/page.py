@@ -5,7 +5,7 @@ Whatever comes from outside (names of data, of settings, of machines) is escaped
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files as resources
 from typing import Any
@@ -240,9 +240,9 @@ def _setting_row(s: Series) -> str:
 
 def _overall_text() -> str:
     return _note(
-        "Over the tasks that every method has. Dots: the mean of the middle half of all runs, and the probability that "
-        "a run of the first method beats one of the other; lines: 95 % intervals of the bootstrap that draws "
-        "seeds within each task. Profiles: the share of runs that score more than the value on the axis."
+        "Over the tasks that every method shown here has. Dots: the mean of the middle half of all runs, and the "
+        "probability that a run of the first method beats one of the other; lines: 95 % intervals of the bootstrap "
+        "that draws seeds within each task. Profiles: the share of runs that score more than the value on the axis."
     )
 
 
@@ -295,11 +295,16 @@ def _configs(records: Sequence[Record]) -> str:
     return "".join(_config(record, i) for i, record in enumerate(records))
 
 
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    """Each once, in their order; some are lists."""
+    return [json.loads(text) for text in dict.fromkeys(map(json.dumps, values))]
+
+
 def _config(record: Record, index: int) -> str:
     about = {
         "method": f"{record['algorithm']}, preset {record['preset']}",
         "data": {k: v for k, v in record["data"].items() if k != "returns"},
-        "settings": {name: list(dict.fromkeys(run[name] for run in record["runs"])) for name in record["grid"]},
+        "settings": {name: _distinct(run[name] for run in record["runs"]) for name in record["grid"]},
         "seeds": list(dict.fromkeys(run["seed"] for run in record["runs"])),
         "config": record["config"],
         "environment": record["environment"],

@@ -1,5 +1,6 @@
 """A run in a few lines of text: the last evaluation of every setting, over its seeds."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,10 +15,18 @@ def last_evaluations(rows: Sequence[Mapping[str, Any]], phase: str | None = None
         return []
     wanted = phase or rows[-1]["phase"]
     of_phase = [row for row in rows if row["phase"] == wanted]
-    last: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+    last: dict[tuple[int, str], Mapping[str, Any]] = {}
     for row in of_phase:
-        last[(row["seed"], *settings(row).items())] = row
+        last[row["seed"], json.dumps(settings(row))] = row
     return list(last.values())
+
+
+def source(config: Mapping[str, Any]) -> str:
+    """What a run learned from, in a line."""
+    if "data" not in config:
+        return f"learned in {config['environment']}"
+    data = config["data"]
+    return f"data: {data['name']} ({data['kind']}), {data['rows']:,} rows"
 
 
 def settings(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,7 +69,7 @@ def _short(value: Any) -> str:
 def render(table: Sequence[Mapping[str, Any]]) -> str:
     """The table as aligned text."""
     if not table:
-        return "not evaluated: no environment is known for this data (see --env)"
+        return "not evaluated yet"
     unit = table[0]["unit"]
     head = ["policy", "seeds", "episodes", f"mean {unit}", "sd over seeds", "worst episode"]
     body = [

@@ -93,7 +93,7 @@ class Evaluations:
     def close(self) -> None:
         """What still waits stays on disk."""
         if self._local is not None:
-            self._local.shutdown()
+            self._local.shutdown(cancel_futures=True)
 
 
 def _mean(values: Sequence[float]) -> float:

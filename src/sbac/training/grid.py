@@ -6,6 +6,8 @@ other field (widths, batch size, names) puts them into separate groups.
 
 import dataclasses
 import itertools
+import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
@@ -43,7 +45,7 @@ def _plain(value: Any) -> str:
     return (
         "x".join(map(str, value))
         if isinstance(value, tuple | list)
-        else f"{value:g}"
+        else (f"{value:g}" if float(f"{value:g}") == value else repr(value))
         if isinstance(value, float)
         else str(value)
     )
@@ -73,8 +75,8 @@ def members(
             settings["steps"] = _steps(value, phases)
         elif _is_list_of_values(fields[name], value):
             axes[name] = [_convert(fields[name], v) for v in value]
-            if not axes[name]:
-                raise UserError(f"{name}: an empty list; expected at least one value")
+            if not axes[name] or len(set(axes[name])) != len(axes[name]):
+                raise UserError(f"{name} {list(value)}: expected at least one value, and each of them once")
         else:
             settings[name] = _convert(fields[name], value)
     base = algorithm.config(**settings)
@@ -101,19 +103,33 @@ def _published(algorithm: Algorithm, task: str) -> Mapping[str, Any]:
 
 
 def _seeds(seeds: int | Sequence[int]) -> list[int]:
-    wanted = list(range(seeds)) if isinstance(seeds, int) else [int(s) for s in seeds]
-    if not wanted or min(wanted) < 0 or len(set(wanted)) != len(wanted):
-        raise UserError(f"seeds {seeds!r}: expected a positive number, or a list of different seeds >= 0")
+    given = _integers(seeds)
+    wanted = list(range(given)) if isinstance(given, int) else given
+    if not wanted or min(wanted) < 0 or max(wanted) >= 2**32 or len(set(wanted)) != len(wanted):
+        raise UserError(f"seeds {seeds!r}: expected a positive number, or a list of different seeds from 0 to 2^32 - 1")
     return wanted
 
 
 def _steps(value: Any, phases: int) -> tuple[int, ...]:
-    steps = [value] * phases if isinstance(value, int) else list(value)
-    if len(steps) == 1:
+    given = _integers(value)
+    steps = [given] * phases if isinstance(given, int) else given
+    if steps is not None and len(steps) == 1:
         steps *= phases
-    if len(steps) != phases or not all(isinstance(n, int) and n >= 0 for n in steps):
+    if steps is None or len(steps) != phases or min(steps) < 0:
         raise UserError(f"steps {value!r}: expected one number >= 0, or one for each of the {phases} phases")
     return tuple(steps)
+
+
+def _integers(value: Any) -> int | list[int] | None:
+    """A whole number of any kind, or a list of them; None for anything else."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        pass
+    try:
+        return None if isinstance(value, str) else [operator.index(item) for item in value]
+    except TypeError:
+        return None
 
 
 def _is_list_of_values(f: "dataclasses.Field[Any]", value: Any) -> bool:
@@ -128,7 +144,27 @@ def _is_list_of_values(f: "dataclasses.Field[Any]", value: Any) -> bool:
 
 
 def _convert(f: "dataclasses.Field[Any]", value: Any) -> Any:
-    """The value in the field's type, from Python or from the command line's text."""
+    """The value in the field's type, from Python or from the command line's text, if it is in the field's range."""
+    converted = _typed(f, value)
+    lowest, highest = _range(f)
+    items: Any = converted if isinstance(converted, tuple) else [converted]
+    if any(isinstance(item, int | float) and not lowest <= item <= highest for item in items):
+        bounds = f"at least {lowest:g}" if highest == math.inf else f"{lowest:g} to {highest:g}"
+        raise UserError(f"{f.name} {value!r}: expected {bounds}")
+    return converted
+
+
+def _range(f: "dataclasses.Field[Any]") -> tuple[float, float]:
+    """What a field may be: counts from 1 on, steps and rates from 0 on, shares from 0 to 1."""
+    if f.name in ("discount", "target_rate", "validation", "dropout"):
+        return 0.0, 1.0
+    if f.name.endswith(("_steps", "learning_rate")):
+        return 0.0, math.inf
+    counts = f.type is int or (get_origin(f.type) is tuple and get_args(f.type)[0] is int)
+    return (1.0, math.inf) if counts else (-math.inf, math.inf)
+
+
+def _typed(f: "dataclasses.Field[Any]", value: Any) -> Any:
     check_choice(f, value)
     if get_origin(f.type) is Literal:
         return value

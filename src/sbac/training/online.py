@@ -5,12 +5,14 @@ its environment with the policy in numpy; while the device computes the updates 
 the next, so a policy gathers data one or two rounds after it was made.
 """
 
+import json
 import math
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -20,7 +22,7 @@ import numpy as np
 
 from sbac import files
 from sbac.data.collecting import Request
-from sbac.errors import UserError
+from sbac.errors import UserError, positive
 from sbac.evaluation.rollout import check_spaces, environment_of
 from sbac.policy import Floats, Policy
 from sbac.training.run import FORMAT, Run, open_folder
@@ -122,6 +124,7 @@ def train_online(
     evaluation_seed: int = 10_000,
     evaluate_every: int | None = None,
     workers: int | None = None,
+    resume: bool = False,
     overwrite: bool = False,
     progress: bool | None = None,
     instances: int = 1,
@@ -133,7 +136,8 @@ def train_online(
     `steps` are environment steps, and the first `start_steps` of them are uniform actions. A float option given as a
     list is a grid, as in `sbac.train`. `out` is the run's folder; None writes nothing. Every `evaluate_every` steps
     (default: ten times) and at the end the policies play `episodes` episodes in worker processes. Data are gathered
-    in rounds of `round_steps` steps by `instances` copies of the environment. Such a run cannot be resumed.
+    in rounds of `round_steps` steps by `instances` copies of the environment. A run that was interrupted cannot be
+    continued, since its environments are gone: `resume` starts one where there is none, and returns a finished one.
     """
     from sbac.algorithms import find
     from sbac.data.tasks import is_task
@@ -148,6 +152,8 @@ def train_online(
     if steps is not None:
         overrides["steps"] = steps
     runs = members(method, preset, seeds, overrides)
+    for name, count in (("episodes", episodes), ("evaluate_every", evaluate_every), ("workers", workers)):
+        positive(name, count)
     record = {
         "format": FORMAT,
         "algorithm": algorithm,
@@ -167,8 +173,13 @@ def train_online(
     }
     with tempfile.TemporaryDirectory(prefix="sbac-") as scratch:
         folder = Path(scratch) / "run" if out is None else Path(out)
-        open_folder(folder, record, resume=False, overwrite=overwrite)
         launch = OnlineLaunch(folder, record, runs, workers, progress)
+        if resume and (folder / "config.json").exists():
+            open_folder(folder, json.loads(json.dumps(record)), resume=True, overwrite=False)
+            if not all((folder / "policies" / f"{run.label}.safetensors").exists() for run in runs):
+                raise UserError(f"{folder}: {algorithm} was interrupted and cannot be continued; use --overwrite")
+            return Run.load(folder)
+        open_folder(folder, record, resume=False, overwrite=overwrite)
         for group, indices in enumerate(groups(runs)):
             launch.train(group, [runs[i] for i in indices])
         run = Run.load(folder)
@@ -214,35 +225,33 @@ class OnlineLaunch:
         capacity = min(1_000_000, math.ceil(total / length) * length)
         learner = Learner(find(self.record["algorithm"]), wanted, Rounds(instances, length, capacity))
         every = settings["every"] or max(1, math.ceil(total / EVALUATIONS))
-        evaluations, pool = None, None
-        if settings["environment"] is not None:
-            pool = Pool(self.workers, len(runs))
-            evaluations = Evaluations(
-                self.folder, settings["environment"], settings["episodes"], settings["seed"], pool
-            )
-        try:
-            with Collectors(wanted, instances, length) as collectors, make_progress(self.progress) as bar:
-                bar.phase("train", len(runs), 0, total)
-                before = 0
-                policies: list[Policy] = []
-                for step, arrays in rounds(learner, collectors, config.start_steps, total):
-                    last = step >= total
-                    if last or passed(before, step, max(1, total // LOGS)):
-                        self._log(group, runs, step, learner)
-                        bar.step(min(step, total), _note(evaluations))
-                    if last or passed(before, step, every):
-                        policies = [self._policy(*pair, learner.actor.kind) for pair in zip(runs, arrays, strict=True)]
-                        if evaluations is not None:
-                            rows = [self._where(group, run, step) for run in runs]
-                            evaluations.submit(f"{group:03d}-0-train-{step:010d}", policies, rows)
+        with ExitStack() as stack:
+            evaluations = None
+            if settings["environment"] is not None:
+                pool = stack.enter_context(Pool(self.workers, len(runs)))
+                evaluations = Evaluations(
+                    self.folder, settings["environment"], settings["episodes"], settings["seed"], pool
+                )
+            collectors = stack.enter_context(Collectors(wanted, instances, length))
+            bar = stack.enter_context(make_progress(self.progress))
+            bar.phase("train", len(runs), 0, total)
+            before = 0
+            policies: list[Policy] = []
+            for step, arrays in rounds(learner, collectors, config.start_steps, total):
+                last = step >= total
+                if last or passed(before, step, max(1, total // LOGS)):
+                    self._log(group, runs, step, learner)
+                    bar.step(min(step, total), _note(evaluations))
+                if last or passed(before, step, every):
+                    policies = [self._policy(*pair, learner.actor.kind) for pair in zip(runs, arrays, strict=True)]
                     if evaluations is not None:
-                        evaluations.collect(wait=last)
-                    before = step
+                        rows = [self._where(group, run, step) for run in runs]
+                        evaluations.submit(f"{group:03d}-0-train-{step:010d}", policies, rows)
+                if evaluations is not None:
+                    evaluations.collect(wait=last)
+                before = step
             for run, policy in zip(runs, policies, strict=True):
                 policy.save(self.folder / "policies" / f"{run.label}.safetensors")
-        finally:
-            if pool is not None:
-                pool.close()
 
     def _where(self, group: int, run: "Member", step: int) -> dict[str, Any]:
         about = {"algorithm": self.record["algorithm"], "seed": run.seed, **run.grid}

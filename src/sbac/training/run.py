@@ -9,6 +9,8 @@ from sbac.errors import UserError
 from sbac.policy import Policy
 
 FORMAT = 1
+REQUIRED = {"format", "algorithm", "preset", "labels", "runs", "evaluation", "versions"}
+UNFINISHED = "config.json.tmp"  # a folder with nothing else was left by a kill during the very first write
 
 
 class Run:
@@ -48,7 +50,8 @@ def read_config(path: Path) -> dict[str, Any]:
     if not (path / "config.json").exists():
         raise UserError(f"{path}: not a run's folder (it has no config.json)")
     config = files.read_json(path / "config.json")
-    if not isinstance(config, dict) or config.get("format") != FORMAT:  # pyright: ignore[reportUnknownMemberType]
+    whole = isinstance(config, dict) and config.keys() >= REQUIRED  # pyright: ignore[reportUnknownMemberType]
+    if not whole or config["format"] != FORMAT:
         raise UserError(f"{path / 'config.json'}: not a run of this version of sbac (expected format {FORMAT})")
     return config  # pyright: ignore[reportUnknownVariableType]
 
@@ -57,7 +60,7 @@ def open_folder(path: Path, config: dict[str, Any], resume: bool, overwrite: boo
     """Makes the folder ready for this run, or says why it may not be."""
     if path.exists() and not path.is_dir():
         raise UserError(f"{path}: a file; expected a folder for the run")
-    occupied = path.is_dir() and any(path.iterdir())
+    occupied = path.is_dir() and any(entry.name != UNFINISHED for entry in path.iterdir())
     if occupied:
         existing = read_config(path)  # a folder that is not a run is never touched
         if resume:
@@ -67,7 +70,7 @@ def open_folder(path: Path, config: dict[str, Any], resume: bool, overwrite: boo
             return
         if not overwrite:
             raise UserError(f"{path}: holds a run already; use --resume to continue it or --overwrite to replace it")
-        for name in ("checkpoint", "policies", "metrics.jsonl", "evaluations.jsonl", "config.json"):
+        for name in ("checkpoint", "policies", "metrics.jsonl", "evaluations.jsonl"):
             files.remove(path / name)
     files.write_json(path / "config.json", config)
 

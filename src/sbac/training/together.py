@@ -10,6 +10,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -37,21 +38,20 @@ def train_together(
     use_compilation_cache()
     # A function cannot travel to another process: its episodes are played in this one.
     travelling = [launch for launch in launches if isinstance(launch.environment, str)]
-    pool = Pool(workers, sum(len(launch.runs) for launch in travelling)) if travelling else None
-    try:
+    with ExitStack() as stack:
+        pool = None
+        if travelling:
+            pool = stack.enter_context(Pool(workers, sum(len(launch.runs) for launch in travelling)))
         todo = [part for launch in launches for part in launch.take_up(pool)]
+        for launch in launches:
+            if launch.evaluations is not None:
+                stack.callback(launch.evaluations.close)
         with make_progress(progress) as bar:
             for parts in sharing(todo):
                 Training(parts, checkpoint_seconds, bar).run()
             for launch in launches:
                 if launch.evaluations is not None:
                     launch.evaluations.collect(wait=True)
-    finally:
-        for launch in launches:
-            if launch.evaluations is not None:
-                launch.evaluations.close()
-        if pool is not None:
-            pool.close()
     return [Run.load(launch.folder) for launch in launches]
 
 

@@ -8,8 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sbac.errors import UserError
-from sbac.evaluation.rollout import EnvSource, check_known
+from sbac.errors import UserError, positive, unknown
+from sbac.evaluation.rollout import EnvSource, check_fits, check_known
 
 if TYPE_CHECKING:
     from sbac.training.launch import Launch
@@ -52,6 +52,7 @@ def train(
     """
     from sbac.training.together import train_together
 
+    positive("workers", workers)
     with tempfile.TemporaryDirectory(prefix="sbac-") as scratch:
         launch = prepare(
             data,
@@ -101,20 +102,32 @@ def prepare(
     """Looks at everything that was asked for and makes the folder ready; the options are those of `train`."""
     from sbac.algorithms import find
     from sbac.data import Dataset, load
+    from sbac.data.dataset import check_share
     from sbac.training.grid import members
     from sbac.training.launch import Launch
-    from sbac.training.run import FORMAT, open_folder
+    from sbac.training.run import FORMAT, open_folder, read_config
 
     method = find(algorithm)
     if method.online:
         raise UserError(f"{algorithm} learns in an environment and not from a log: use sbac.train_online")
     dataset = data if isinstance(data, Dataset) else load(data)
     if steps is not None:
-        overrides["steps"] = steps if isinstance(steps, int) else list(steps)
+        overrides["steps"] = steps
     runs = members(method, preset, seeds, overrides, dataset.task)
+    check_share(runs[0].config.validation)
+    positive("episodes", episodes)
+    positive("evaluate_every", evaluate_every)
     target = (environment if environment is not None else dataset.task) if evaluate else None
     if target is not None:
         check_known(target)
+        if environment is not None:
+            check_fits(target, dataset.observations.shape[1], dataset.actions.shape[1])
+    if warm_start is not None:
+        read_config(Path(warm_start))
+        phases = [phase.name for phase in method.phases]
+        for name in warm_phases or ():
+            if name not in phases:
+                raise unknown(f"phase of {algorithm}", name, phases)
     record = {
         "format": FORMAT,
         "algorithm": algorithm,
