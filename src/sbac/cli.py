@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+        if error.filename is not None or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
             print(f"error: {error.filename or 'writing'}: {error.strerror}", file=sys.stderr)
             return 2
         raise
@@ -203,8 +203,10 @@ def _show(run: "Run", out: str) -> int:
     from sbac.report.summary import last_evaluations, render, source, summarise
 
     print(source(run.config))
-    evaluated = run.config["evaluation"]["environment"] is not None
-    print(render(summarise(last_evaluations(run.evaluations))) if evaluated else "not evaluated (--env names an environment to do it in)")
+    if run.config["evaluation"]["environment"] is None:
+        print("not evaluated (--env names an environment to do it in)")
+    else:
+        print(render(summarise(last_evaluations(run.evaluations))))
     print(f"{len(run.policies)} policies in {out}/policies")
     return 0
 

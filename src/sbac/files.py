@@ -38,7 +38,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: not readable as JSON ({error})") from None
 
 
@@ -53,15 +53,18 @@ def append_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a JSON-lines file; a last line cut by a kill is left out."""
+    """The lines of a JSON-lines file; a last line cut by a kill is left out, any other damage is an error."""
     if not path.exists():
         return []
     rows: list[dict[str, Any]] = []
-    for line in path.read_text().splitlines():
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
         try:
-            rows.append(json.loads(line))
+            row = json.loads(line)
         except ValueError:
-            break
+            row = None
+        if not isinstance(row, dict):
+            raise UserError(f"{path}: line {number} is damaged; expected one JSON object a line")
+        rows.append(row)  # pyright: ignore[reportUnknownArgumentType]
     return rows
 
 

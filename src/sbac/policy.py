@@ -394,8 +394,15 @@ class Policy:
             raise UserError(f"{path}: not a policy of sbac") from None
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             raise UserError(f"{path}: not a policy of this version of sbac (expected format {FORMAT})")
-        config = about["config"]
+        config: dict[str, Any] = about.get("config") or {}
         missing = {"algorithm", "seed", "label", "grid"} - config.keys()
         if missing:
             raise UserError(f"{path}: a policy without its {sorted(missing)[0]}")
-        return Policy(about["kind"], arrays, config)
+        try:
+            policy = Policy(about["kind"], arrays, config)
+            policy(np.zeros((1, len(policy.arrays["scale/observation_mean"])), np.float32))
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise UserError(f"{path}: a damaged policy ({type(error).__name__}: {error})") from None
+        return policy

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+import sbac
 from sbac.data import Dataset, load
 from sbac.errors import UserError
 from tests.data.logs import make_log
@@ -380,3 +381,25 @@ def test_damaged_bytes_are_refused_or_read_but_never_crash(write, log, tmp_path)
             load(source)
         except UserError as error:
             assert "\n" not in str(error)
+
+
+def test_columns_that_could_be_the_same_are_refused(tmp_path):
+    doubled = tmp_path / "doubled.csv"
+    doubled.write_text("obs_0,obs_0,action,reward,terminal\n1,2,0.5,1,0\n3,4,0.5,1,1\n")
+    with pytest.raises(UserError, match="two columns are named 'obs_0'"):
+        sbac.load(doubled)
+    ragged = {"obs_0": np.zeros(4), "obs_1": np.zeros(3), "actions": np.zeros(4), "rewards": np.zeros(4)}
+    with pytest.raises(UserError, match="obs_1 has another number of rows"):
+        sbac.load(ragged | {"terminals": np.zeros(4)})
+    with pytest.raises(UserError, match="both obs_1 and obs1"):
+        sbac.load(ragged | {"obs_1": np.zeros(4), "obs1": np.zeros(4), "terminals": np.zeros(4)})
+
+
+def test_episodes_may_be_named_by_text(tmp_path):
+    path = tmp_path / "named.csv"
+    rows = "".join(f"{i},{i / 9},{i},0,{'ab'[i // 3]}\n" for i in range(6))
+    path.write_text(f"obs_0,action,reward,terminal,episode\n{rows}")
+    assert sbac.load(path).episodes.tolist() == [[0, 3], [3, 6]]
+    with pytest.raises(UserError, match="episode: row 1"):
+        numbers = {"observations": np.zeros((4, 1)), "actions": np.zeros((4, 1)), "rewards": np.zeros(4)}
+        sbac.load(numbers | {"terminals": np.zeros(4), "episode": np.array([0, np.nan, 1, 1])})

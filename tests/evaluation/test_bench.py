@@ -1,6 +1,7 @@
 """A bench: cells are cached, continued and merged; settings are chosen on other episodes than those reported."""
 
 import dataclasses
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -326,9 +327,13 @@ def test_evaluation_at_chosen_steps(tmp_path: Path) -> None:
 def test_files_come_back_as_they_were_written(tmp_path: Path) -> None:
     cell = record()
     assert read_cell(write_cell(tmp_path, cell)) == cell
-    (tmp_path / "cells" / "broken.json").write_text("{}")
-    with pytest.raises(UserError, match="broken.json"):
-        read_cells(tmp_path)
+    broken = tmp_path / "cells" / "broken.json"
+    deep = "[" * 100_000
+    hostile = json.dumps(cell | {"key": "/../../../victim"})
+    for text in ("{}", deep, hostile, json.dumps({k: v for k, v in cell.items() if k != "config"})):
+        broken.write_text(text)
+        with pytest.raises(UserError, match=r"broken\.json"):
+            read_cells(tmp_path)
 
 
 def test_names_stay_inside_the_folder() -> None:

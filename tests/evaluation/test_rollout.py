@@ -4,6 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from sbac.errors import UserError
 from sbac.evaluation.rollout import Evaluator, rollout
 
 
@@ -41,3 +42,16 @@ def test_an_evaluator_starts_anew_each_time() -> None:
     first = play(policy, episodes=2, seed=0)
     play(policy, episodes=3, seed=5)
     assert play(policy, episodes=2, seed=0).returns == first.returns
+
+
+@pytest.mark.parametrize("environment", ["Hopper-v4", "Hopper-v5"])  # in lanes, and through Gymnasium
+def test_actions_of_another_size_are_refused(environment: str) -> None:
+    with pytest.raises(UserError, match=r"expected \(2, 3\)"):
+        Evaluator(environment)(lambda states: np.full((len(states), 1), 0.9), episodes=2, seed=0)
+
+
+def test_what_is_no_environment() -> None:
+    with pytest.raises(UserError, match="expected a task's name"):
+        Evaluator(gymnasium.make("Pendulum-v1"))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UserError, match="seed -1"):
+        Evaluator("Hopper-v4")(Twitching(11, 3), episodes=1, seed=-1)

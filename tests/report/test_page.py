@@ -164,4 +164,8 @@ def test_results_folder_on_the_command_line(tmp_path: Path, capsys: pytest.Captu
     markdown = tmp_path / "tables.md"
     assert main(["report", str(tmp_path), "--markdown", str(markdown)]) == 0
     assert "1 cell" in capsys.readouterr().out and BEGIN in markdown.read_text()
+    for text in ("# My notes", f"{BEGIN}{END}{END}after", f"{END}{BEGIN}"):
+        markdown.write_text(text)
+        assert main(["report", str(tmp_path), "--markdown", str(markdown)]) == 2
+        assert markdown.read_text() == text
     assert not Path("report.html").exists()

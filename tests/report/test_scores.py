@@ -1,5 +1,7 @@
 """Tables against what was put in: means, deviations, what the paper printed, and what is said about it."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -79,6 +81,32 @@ def test_precision_is_part_of_a_name_only_where_it_tells_two_cells_apart() -> No
     both = [cell("bfloat16", "1" * 12), cell("tf32", "2" * 12)]
     assert sorted(s.method for s in collect(both)) == ["cql", "cql precision=bfloat16"]
     assert "| paper, bfloat16 |" in results_markdown([cell("bfloat16", "1" * 12)])
+
+
+def test_different_trainings_are_never_pooled() -> None:
+    """Other data of the same name, another environment, another configuration: each is a series of its own."""
+    first = record("log.npz", "bc", {1.0: 50.0}, scored=False)
+    other_data = record("log.npz", "bc", {1.0: 10.0}, scored=False)
+    other_data["data"] |= {"hash": "e" * 64, "identity": "e" * 64}
+    assert {s.data for s in collect([first, other_data])} == {"log.npz (dddddddd)", "log.npz (eeeeeeee)"}
+    elsewhere = record("log.npz", "bc", {1.0: 10.0}, scored=False, environment="Hopper-v5")
+    assert {s.data for s in collect([first, elsewhere])} == {"log.npz in Pendulum-v1", "log.npz in Hopper-v5"}
+    smaller = record("log.npz", "bc", {1.0: 10.0}, scored=False)
+    smaller["config"] = smaller["config"] | {"hidden": [16]}
+    assert {s.method for s in collect([first, smaller])} == {"bc hidden=[256, 256]", "bc hidden=[16]"}
+    older = record("log.npz", "bc", {1.0: 10.0}, scored=False)
+    older["config"] = {k: v for k, v in older["config"].items() if k != "hidden"}  # an option that came later
+    assert [s.method for s in collect([first, older])] == ["bc"]
+
+
+def test_a_setting_that_diverged_is_not_chosen() -> None:
+    cell = record("log.npz", "bc", {0.001: 50.0, 1e30: 60.0}, scored=False)
+    for entry in (*cell["curves"], *cell["final"]):
+        if entry["setting"].get("alpha") == 1e30:
+            entry["returns"] = json.loads(json.dumps(entry["returns"]), parse_float=lambda _: None)
+    _, best = score_tables(collect([cell]))
+    assert best.chosen["log.npz", "bc"].setting == {"alpha": 0.001}
+    build_page([cell])
 
 
 def test_what_the_paper_printed() -> None:

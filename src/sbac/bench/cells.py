@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 FORMAT = 1
+REQUIRED: dict[str, type] = {
+    **dict.fromkeys(("key", "algorithm", "preset"), str),
+    **dict.fromkeys(("data", "config", "protocol", "watched"), dict),
+    **dict.fromkeys(("grid", "runs", "curves", "metrics", "final"), list),
+}
 ONLINE = "online"
 HISTOGRAM_BINS = 25
 ACTION_STATES = 256
@@ -194,9 +199,15 @@ def _lines(record: Mapping[str, Any]) -> str:
 
 def read_cell(path: Path) -> Record:
     record = files.read_json(path)
-    if not isinstance(record, dict) or record.get("format") != FORMAT or "curves" not in record:  # pyright: ignore[reportUnknownMemberType]
+    if not isinstance(record, dict) or record.get("format") != FORMAT:  # pyright: ignore[reportUnknownMemberType]
         raise UserError(f"{path}: not a bench's cell (expected format {FORMAT})")
-    return record  # pyright: ignore[reportUnknownVariableType]
+    found: Record = record
+    for name, kind in REQUIRED.items():
+        if not isinstance(found.get(name), kind):
+            raise UserError(f"{path}: a damaged cell: its {name} is missing or not what it should be")
+    if not re.fullmatch(r"[0-9a-f]{12}", found["key"]):  # it becomes part of a path
+        raise UserError(f"{path}: a damaged cell: key {found['key']!r}; expected 12 hexadecimal digits")
+    return found
 
 
 def read_cells(results: Path) -> list[Record]:

@@ -112,7 +112,8 @@ class Series:
     @cached_property
     def chosen_by(self) -> float:
         """What settings are chosen by: the last evaluation during training."""
-        return float(np.mean([self.measured(trial.last).mean() for trial in self.trials]))
+        mean = float(np.mean([self.measured(trial.last).mean() for trial in self.trials]))
+        return mean if np.isfinite(mean) else float("-inf")
 
     def curve(self) -> list[tuple[int, Floats]]:
         """The mean of each seed at every step that all seeds were evaluated at."""
@@ -137,6 +138,7 @@ def collect(records: Sequence[Record]) -> list[Series]:
     for record in records:
         presets.setdefault(record["algorithm"], set()).add(record["preset"])
         precisions.setdefault(_place(record), set()).add(record["config"].get("precision", ""))
+    names = _data_names(records)
     found: dict[str, tuple[Mapping[str, Any], dict[int, Trial]]] = {}
     for record in sorted(records, key=lambda r: r.get("date") or ""):
         method = record["algorithm"]
@@ -145,11 +147,12 @@ def collect(records: Sequence[Record]) -> list[Series]:
         fixed = {k: v for k, v in record.get("settings", {}).items() if not isinstance(v, list)}
         if len(precisions[_place(record)]) == 1:  # how a method was computed is no other method
             fixed.pop("precision", None)
+        fixed |= {name: record["config"][name] for name in _unlike(record, records) if name in record["config"]}
         method += "".join(f" {name}={short(value)}" for name, value in fixed.items() if name not in record["grid"])
         for run in record["runs"]:
             setting = {name: run[name] for name in record["grid"]}
             trial = _trial(record, run["seed"], setting)
-            about = {"data": record["data"]["name"], "length": _length(record), "method": method, "setting": setting}
+            about = {"data": names[id(record)], "length": _length(record), "method": method, "setting": setting}
             _, trials = found.setdefault(json.dumps(about), (about, {}))
             trials[trial.seed] = trial
     return [Series(**about, trials=[trials[s] for s in sorted(trials)]) for about, trials in found.values()]
@@ -157,6 +160,43 @@ def collect(records: Sequence[Record]) -> list[Series]:
 
 def _place(record: Record) -> tuple[str, str]:
     return record["data"]["name"], record["algorithm"]
+
+
+def _data_names(records: Sequence[Record]) -> dict[int, str]:
+    """By record: the name of its data, with what tells it from other data of that name, or from another environment."""
+    identities = {r["data"]["hash"]: r["data"].get("identity", r["data"]["hash"]) for r in records}
+
+    def token(record: Record) -> str:
+        return str(record["data"].get("identity", identities[record["data"]["hash"]]))
+
+    names: dict[int, str] = {}
+    for record in records:
+        name = record["data"]["name"]
+        alike = [other for other in records if other["data"]["name"] == name]
+        if len({token(other) for other in alike}) > 1:
+            name += f" ({record['data']['hash'][:8]})"
+        if len({other["environment"] for other in alike}) > 1:
+            name += f" in {record['environment']}"
+        names[id(record)] = name
+    return names
+
+
+def _unlike(record: Record, records: Sequence[Record]) -> list[str]:
+    """The fields of its configuration in which other trainings of the method on the same data differ from it.
+
+    Those that one of two does not have, because it came later or is a grid there, do not count.
+    """
+
+    def fields(r: Record) -> dict[str, Any]:
+        left_out = {"steps", "precision", "seed", *r["grid"]}
+        return {name: value for name, value in r["config"].items() if name not in left_out}
+
+    def alike(other: Record) -> bool:
+        return (_place(other), other["preset"]) == (_place(record), record["preset"])
+
+    own = fields(record)
+    others = [fields(other) for other in records if alike(other)]
+    return [name for name in own if any(name in other and other[name] != own[name] for other in others)]
 
 
 def _trial(record: Record, seed: int, setting: Mapping[str, Any]) -> Trial:
@@ -169,7 +209,7 @@ def _trial(record: Record, seed: int, setting: Mapping[str, Any]) -> Trial:
         return Trial(seed, [], None, record)
     last = curves[-1]  # curves come in the order of the phases
     phases = list(dict.fromkeys(entry["phase"] for entry in record["metrics"]))
-    before = sum(record["config"]["steps"][: phases.index(last["phase"])])
+    before = sum(record["config"]["steps"][: phases.index(last["phase"])]) if last["phase"] in phases else 0
     curve = [
         (before + step, _returns(returns, lowest)) for step, returns in zip(last["steps"], last["returns"], strict=True)
     ]
@@ -199,7 +239,7 @@ def _lowest_return(record: Record) -> float:
 
 def _length(record: Record) -> str:
     """How long was trained, as tables are grouped by it: methods differ in their number of phases."""
-    given = record.get("length")
+    given = record.get("length") if "length" in record else record["config"]["steps"]
     if given is None:
         return f"the steps of preset {record['preset']}"
     if len(given) == 1:

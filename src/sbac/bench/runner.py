@@ -8,6 +8,7 @@ over and is completed by the final evaluation, which needs only the policies.
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ from sbac.errors import UserError
 
 if TYPE_CHECKING:
     from sbac.data import Dataset
+    from sbac.training.launch import Launch
     from sbac.training.run import Run
 
 DONE, TRAINED, STARTED, TO_DO, FAILED = "done", "trained", "started", "to do", "failed"
@@ -211,20 +213,22 @@ class Bench:
             assert data is not None
             if data.task is None and cell.environment is None:
                 raise UserError("no environment is known for this data; name one with --env")
-        launches = [
-            prepare(
-                data,
-                cell.algorithm,
-                folder,
-                steps=None if cell.length is None else list(cell.length),
-                environment=cell.environment,
-                evaluate_at=self.protocol.schedule(steps_of(cell, data)[-1]),
-                resume=True,
-                **options(cell),
-            )
-            for (cell, data), folder in zip(group, folders, strict=True)
-        ]
-        return train_together(launches, workers=self.workers, checkpoint_seconds=30.0, progress=None)
+        with ExitStack() as stack:
+            launches: list[Launch] = []
+            for (cell, data), folder in zip(group, folders, strict=True):
+                launch = prepare(
+                    data,
+                    cell.algorithm,
+                    folder,
+                    steps=None if cell.length is None else list(cell.length),
+                    environment=cell.environment,
+                    evaluate_at=self.protocol.schedule(steps_of(cell, data)[-1]),
+                    resume=True,
+                    **options(cell),
+                )
+                stack.callback(launch.opened.close)
+                launches.append(launch)
+            return train_together(launches, workers=self.workers, checkpoint_seconds=30.0, progress=None)
 
     def _left(self) -> str:
         """How long the rest may take, if it takes as long as what this bench has trained so far."""

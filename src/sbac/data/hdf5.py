@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import h5py
-import numpy as np
 from numpy.typing import NDArray
 
 from sbac.data.arrays import one_line, refuse_larger, require_file
-from sbac.data.naming import ColumnMap, match
+from sbac.data.naming import ColumnMap, match, side_by_side
 from sbac.errors import UserError
 
 
@@ -25,10 +24,7 @@ def read_columns(path: Path, columns: ColumnMap | None) -> dict[str, NDArray[Any
         members = {name: member(file, name, path) for names in chosen.values() for name in names}
         refuse_larger(path, sum(claimed_bytes(dataset) for dataset in members.values()))
         stored = {name: dataset[()] for name, dataset in members.items()}
-    return {
-        field: stored[names[0]] if len(names) == 1 else np.column_stack([stored[name] for name in names])
-        for field, names in chosen.items()
-    }
+    return {field: side_by_side(stored, names, str(path)) for field, names in chosen.items()}
 
 
 @contextmanager

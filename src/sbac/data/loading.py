@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from sbac.data import arrays, hdf5, minari, tables
 from sbac.data.columns import missing
 from sbac.data.dataset import KINDS, Dataset, jumps, time_limits
-from sbac.data.naming import ColumnMap, match
+from sbac.data.naming import ColumnMap, match, side_by_side
 from sbac.data.tasks import EMBEDDED, TASKS, find_task, is_task, task_of_file
 from sbac.errors import UserError, positive, unknown
 
@@ -183,10 +183,7 @@ def _read_hdf5(path: Path, columns: ColumnMap | None) -> dict[str, Any]:
 def _named(stored: Mapping[str, Any], columns: ColumnMap | None, where: str) -> dict[str, Any]:
     """The arrays by field, with the bounds of the actions."""
     chosen = match(stored, columns, where)
-    known = {
-        field: stored[names[0]] if len(names) == 1 else np.column_stack([stored[name] for name in names])
-        for field, names in chosen.items()
-    }
+    known = {field: side_by_side(stored, names, where) for field, names in chosen.items()}
     return known | {key: stored[key] for key in ("action_low", "action_high") if key in stored}
 
 
@@ -220,13 +217,16 @@ def _with_time_limits(known: dict[str, Any], horizon: int | None, is_hdf5: bool)
         number = np.asarray(episode).reshape(-1)
         if len(number) != len(ended):
             raise UserError(f"{name}: episode: {len(number)} rows, but terminals has {len(ended)}")
+        if number.dtype.kind == "f" and np.isnan(number).any():
+            raise UserError(f"{name}: episode: row {int(np.isnan(number).argmax())} has no number")
         flagged = np.asarray(known.get("timeouts", np.zeros(len(ended)))).reshape(-1)
         last = np.append(number[1:] != number[:-1], True)
         return known | {"timeouts": (last & running) | (flagged != 0)} if len(flagged) == len(ended) else known
     observations, following = (np.asarray(known.get(key, 0)) for key in ("observations", "next_observations"))
     if horizon is not None:
         cut = time_limits(ended, horizon)
-        if following.shape == observations.shape != ():
+        numeric = observations.dtype.kind in "fiu" and following.dtype.kind in "fiu"
+        if following.shape == observations.shape != () and len(following) == len(ended) and numeric:
             cut |= jumps(observations, following) & running
         return known | {"timeouts": cut}
     stretch = int(np.diff(np.flatnonzero(ended), prepend=-1, append=len(ended)).max()) - 1

@@ -2,6 +2,9 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from sbac.errors import UserError, unknown
 
@@ -42,6 +45,17 @@ def match(available: Collection[str], columns: ColumnMap | None, where: str) -> 
     return found
 
 
+def side_by_side(stored: Mapping[str, Any], names: Sequence[str], where: str) -> Any:
+    """The column of that name, or the matrix of several of them."""
+    if len(names) == 1:
+        return stored[names[0]]
+    lengths = {name: np.shape(stored[name])[:1] for name in names}
+    for name, length in lengths.items():
+        if length != lengths[names[0]]:
+            raise UserError(f"{where}: {name} has another number of rows than {names[0]}")
+    return np.column_stack([stored[name] for name in names])
+
+
 def _wanted(available: Collection[str], wanted: str | Sequence[str], where: str) -> list[str]:
     if isinstance(wanted, str):
         if hit := _hit(available, wanted, where):
@@ -50,6 +64,8 @@ def _wanted(available: Collection[str], wanted: str | Sequence[str], where: str)
     for name in wanted:
         if name not in available:
             raise UserError(f"{where}: no column {name!r}; the file has {_listed(available)}")
+    if len(set(wanted)) != len(wanted):
+        raise UserError(f"{where}: {list(wanted)} names a column twice")
     return list(wanted)
 
 
@@ -58,7 +74,12 @@ def _hit(available: Collection[str], name: str, where: str) -> list[str]:
     if name in available:
         return [name]
     pattern = re.compile(rf"{re.escape(name)}_?(\d{{1,6}})")
-    parts = {int(number[1]): column for column in available if (number := pattern.fullmatch(column))}
+    parts: dict[int, str] = {}
+    for column in available:
+        if number := pattern.fullmatch(column):
+            other = parts.setdefault(int(number[1]), column)
+            if other != column:
+                raise UserError(f"{where}: both {other} and {column} could be number {int(number[1])} of {name}")
     if not parts:
         return []
     first = 0 if 0 in parts else 1

@@ -23,6 +23,9 @@ def read_table(path: Path, columns: ColumnMap | None) -> dict[str, NDArray[Any]]
     require_file(path)
     try:
         names = _names(path)
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise UserError(f"{path}: two columns are named {twice[0]!r}")
         chosen = match(names, columns, str(path))
         table = _read(path, [name for parts in chosen.values() for name in parts])
         return {field: _field(table, field, parts, path) for field, parts in chosen.items()}
@@ -61,7 +64,10 @@ def _read(path: Path, names: list[str]) -> Any:
 
 
 def _field(table: Any, field: str, parts: list[str], path: Path) -> NDArray[Any]:
-    columns = [_column(table[name].combine_chunks(), f"{path}: {name}") for name in parts]
+    arrays = [table[name].combine_chunks() for name in parts]
+    if field == "episode" and not arrays[0].null_count:  # a number or a text; only where it changes matters
+        return arrays[0].dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    columns = [_column(array, f"{path}: {name}") for name, array in zip(parts, arrays, strict=True)]
     if len(columns) == 1 and (columns[0].ndim == 2 or field not in VECTORS):
         return columns[0]
     for name, column in zip(parts, columns, strict=True):

@@ -114,7 +114,7 @@ def rollout(
     returns, lengths = np.zeros(len(states)), np.zeros(len(states), np.int64)
     running = list(range(len(states)))
     while running:
-        actions = policy(np.stack([states[i] for i in running]))
+        actions = _actions(policy, np.stack([states[i] for i in running]), environments[0].action_space.shape[0])
         still: list[int] = []
         for i, action in zip(running, actions, strict=True):
             states[i], reward, terminated, truncated, _ = environments[i].step(action)
@@ -126,13 +126,22 @@ def rollout(
     return returns, lengths
 
 
+def _actions(policy: Acts, states: NDArray[Any], size: int) -> NDArray[Any]:
+    """An action for each state; one of another size would be stretched to all motors without a word."""
+    actions = np.asarray(policy(states))
+    if actions.shape != (len(states), size):
+        raise UserError(f"actions of shape {actions.shape} for {len(states)} states; expected {(len(states), size)}")
+    return actions
+
+
 def rollout_lanes(lanes: Lanes, policy: Acts, seeds: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """The same as `rollout`, to the bit, for environments whose lanes are stepped together and faster."""
     lanes.begin(seeds)
     returns, lengths = np.zeros(len(seeds)), np.zeros(len(seeds), np.int64)
-    running = lanes.everyone
+    running, size = lanes.everyone, lanes.instances[0].action_space.shape[0]
     while len(running):
-        seen, rewards, fallen = lanes.advance(policy(lanes.observations[running]), running)
+        actions = _actions(policy, lanes.observations[running], size)
+        seen, rewards, fallen = lanes.advance(actions, running)
         lanes.observations[running] = seen
         returns[running] += rewards
         lengths[running] += 1

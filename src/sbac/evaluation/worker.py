@@ -122,6 +122,8 @@ def main() -> None:
             answer: dict[str, Any] = dataclasses.asdict(result)
         except UserError as error:
             answer = {"error": str(error)}
+        except Exception as error:  # of the environment, most likely
+            answer = {"error": f"{request['environment']}: {type(error).__name__}: {error}"}
         print(json.dumps(answer), file=out, flush=True)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from sbac import files
 from sbac.bench.cells import Record
 from sbac.bench.results import Series, collect, short
+from sbac.errors import UserError
 from sbac.evaluation.stability import DEFINITION
 from sbac.evaluation.statistics import Interval
 from sbac.report.scores import PAPER_NOTES, ScoreTable, bench_commands, number, paper_score, score_tables
@@ -170,7 +171,9 @@ def write_tables(path: Path, records: Sequence[Record]) -> None:
     text = "\n\n".join([results_markdown(records), *(["## Figures", *figures] if figures else [])])
     before, after = "# Results\n\n", "\n"
     if path.exists():
-        page = path.read_text()
-        if BEGIN in page and END in page:
-            before, after = page.split(BEGIN)[0], page.split(END)[1]
-    files.write_atomic(path, f"{before}{BEGIN}\n\n{text}\n\n{END}{after}".encode())
+        page = path.read_text(errors="surrogateescape")
+        before, begin, rest = page.partition(BEGIN)
+        _, end, after = rest.partition(END)
+        if not (begin and end) or BEGIN in after or END in after:
+            raise UserError(f"{path}: expected the lines {BEGIN!r} and {END!r}, once each, to put the tables between")
+    files.write_atomic(path, f"{before}{BEGIN}\n\n{text}\n\n{END}{after}".encode(errors="surrogateescape"))

@@ -1,6 +1,7 @@
 """What the tables and the page show of some series: scores by task and method, and what follows from them."""
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -202,7 +203,7 @@ def bench_commands(records: Iterable[Mapping[str, Any]]) -> list[str]:
         if "protocol" in record:
             source = record["environment"] if record["data"]["kind"] == ONLINE else record["data"]["name"]
             tasks.setdefault(_options(record), []).append(source)
-    return [f"sbac bench --tasks {' '.join(dict.fromkeys(names))} {options}" for options, names in tasks.items()]
+    return [f"sbac bench --tasks {shlex.join(dict.fromkeys(names))} {options}" for options, names in tasks.items()]
 
 
 def _options(record: Mapping[str, Any]) -> str:
@@ -214,7 +215,7 @@ def _options(record: Mapping[str, Any]) -> str:
         f"{record['algorithm']}.{name}={','.join(map(str, value)) if isinstance(value, list) else value}"
         for name, value in record["settings"].items()
     ]
-    words.append("--grid " + " ".join(grid) if grid else "--no-grid")
+    words.append("--grid " + shlex.join(grid) if grid else "--no-grid")
     if record["environment"] != record["data"]["task"] and record["data"]["kind"] != ONLINE:
         words.append(f"--env {record['environment']}")
     return " ".join(words)

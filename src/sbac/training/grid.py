@@ -115,8 +115,8 @@ def _steps(value: Any, phases: int) -> tuple[int, ...]:
     steps = [given] * phases if isinstance(given, int) else given
     if steps is not None and len(steps) == 1:
         steps *= phases
-    if steps is None or len(steps) != phases or min(steps) < 0:
-        raise UserError(f"steps {value!r}: expected one number >= 0, or one for each of the {phases} phases")
+    if steps is None or len(steps) != phases or min(steps) < 0 or max(steps) >= 2**31:
+        raise UserError(f"steps {value!r}: expected one number from 0 to 2^31 - 1, or one for each of {phases} phases")
     return tuple(steps)
 
 
@@ -179,7 +179,7 @@ def _typed(f: "dataclasses.Field[Any]", value: Any) -> Any:
         if f.type is int and float(value) != int(value):
             raise ValueError
         converted = f.type(value)  # pyright: ignore[reportCallIssue, reportUnknownVariableType]
-        if f.type is float and not np.isfinite(converted):
+        if f.type is float and not abs(converted) < np.finfo(np.float32).max:
             raise ValueError
         return converted
     except (ValueError, TypeError, KeyError, OverflowError):

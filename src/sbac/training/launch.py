@@ -22,7 +22,7 @@ from sbac.policy import Policy
 from sbac.training.engine import Program
 from sbac.training.evaluations import Evaluations
 from sbac.training.grid import Member, groups, static_fields
-from sbac.training.run import read_config
+from sbac.training.run import OpenFolder, read_config
 from sbac.training.table import Scaling, Table, build_table
 from sbac.training.trees import fill_tree
 
@@ -49,6 +49,7 @@ class Launch:
     runs: list[Member]
     data: Dataset
     environment: EnvSource | None
+    opened: OpenFolder
     warm_start: Path | None = None
     warm_phases: Sequence[str] | None = None
     evaluations: Evaluations | None = field(init=False, default=None)
@@ -61,6 +62,9 @@ class Launch:
             for group, indices in enumerate(groups(self.runs))
         ]
         phases = [phase.name for phase in self.algorithm.phases]
+        finished = all((self.folder / "policies" / f"{run.label}.safetensors").exists() for run in self.runs)
+        if finished and not any(self.state_path(part.group).exists() for part in parts):
+            return []  # its checkpoint was removed
 
         def within(row: Mapping[str, Any]) -> bool:
             return (phases.index(row["phase"]), row["step"]) <= parts[row["group"]].at
@@ -156,7 +160,15 @@ class Part:
         return launch.algorithm.name, static_fields(self.runs[0].config), self.at, shape, start
 
     def _halves(self) -> tuple[Dataset, Dataset | None]:
-        return self.launch.data.split(self.runs[0].config.validation)
+        """For training and for validation; none for the latter if the held-out rows would not do for every phase."""
+        training, held_out = self.launch.data.split(self.runs[0].config.validation)
+        if held_out is None:
+            return training, None
+        known = held_out.has_next | held_out.terminals
+        rows = {"row": True, "next_state": known.any(), "next_action": (known & held_out.has_next_action).any()}
+        if all(rows[phase.needs] for phase in self.launch.algorithm.phases):
+            return training, held_out
+        return self.launch.data, None
 
     # --- Where it begins --------------------------------------------------------------------------------------
 
@@ -208,6 +220,7 @@ class Part:
         ]
 
     def log(self, phase: int, step: int, metrics: Arrays) -> None:
+        self.launch.opened.begun()
         values = {name: column[self.rows(phase)] for name, column in sorted(metrics.items())}
         rows = [
             row | {name: _finite(column[i]) for name, column in values.items()}

@@ -175,13 +175,14 @@ def train_online(
         folder = Path(scratch) / "run" if out is None else Path(out)
         launch = OnlineLaunch(folder, record, runs, workers, progress)
         if resume and (folder / "config.json").exists():
-            open_folder(folder, json.loads(json.dumps(record)), resume=True, overwrite=False)
+            open_folder(folder, json.loads(json.dumps(record)), resume=True, overwrite=False).close()
             if not all((folder / "policies" / f"{run.label}.safetensors").exists() for run in runs):
                 raise UserError(f"{folder}: {algorithm} was interrupted and cannot be continued; use --overwrite")
             return Run.load(folder)
-        open_folder(folder, record, resume=False, overwrite=overwrite)
-        for group, indices in enumerate(groups(runs)):
-            launch.train(group, [runs[i] for i in indices])
+        with open_folder(folder, record, resume=False, overwrite=overwrite) as opened:
+            opened.begun()
+            for group, indices in enumerate(groups(runs)):
+                launch.train(group, [runs[i] for i in indices])
         run = Run.load(folder)
         if out is None:
             run.folder = None

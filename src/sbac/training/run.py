@@ -1,5 +1,8 @@
 """A run's folder: what is in it, when it may be written, and how it is read back."""
 
+import contextlib
+import fcntl
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,7 @@ from sbac.policy import Policy
 
 FORMAT = 1
 REQUIRED = {"format", "algorithm", "preset", "labels", "runs", "evaluation", "versions"}
+CONTENTS = ("config.json", "checkpoint", "policies", "metrics.jsonl", "evaluations.jsonl")
 UNFINISHED = "config.json.tmp"  # a folder with nothing else was left by a kill during the very first write
 
 
@@ -56,10 +60,95 @@ def read_config(path: Path) -> dict[str, Any]:
     return config  # pyright: ignore[reportUnknownVariableType]
 
 
-def open_folder(path: Path, config: dict[str, Any], resume: bool, overwrite: bool) -> None:
+class OpenFolder:
+    """A run's folder while it is written: no other process may, and what it replaces is kept until it has begun.
+
+    A run has begun when its first steps are done; one that fails before leaves no trace.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.is_new = False
+        self._aside = path / ".replaced"
+        self._handle = -1
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._handle = os.open(path, os.O_RDONLY)
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written ({error.strerror or error})") from None
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise UserError(f"{path}: in use by another process") from None
+        except OSError:
+            pass  # a file system without locks
+
+    def set_aside(self) -> None:
+        """Moves the run that is there out of the way."""
+        if self._aside.exists():  # a kill left it, and what is in its place never began
+            for name in CONTENTS:
+                files.remove(self.path / name)
+            return
+        self._aside.mkdir()
+        for name in CONTENTS:
+            if (self.path / name).exists():
+                (self.path / name).rename(self._aside / name)
+
+    def begun(self) -> None:
+        """The new run is under way; the old one goes."""
+        self.is_new = False
+        if self._aside.exists():
+            files.remove(self._aside)
+
+    def restore(self) -> None:
+        """The folder as it was before a run that never began: with the old run, or without any."""
+        replacing = self._aside.exists()
+        if replacing or self.is_new:
+            for name in CONTENTS:
+                files.remove(self.path / name)
+        if replacing:
+            for entry in self._aside.iterdir():
+                entry.rename(self.path / entry.name)
+            self._aside.rmdir()
+        elif self.is_new:
+            with contextlib.suppress(OSError):
+                self.path.rmdir()  # if nothing else is in it
+
+    def close(self) -> None:
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    def __enter__(self) -> "OpenFolder":
+        return self
+
+    def __exit__(self, error: object, *_: object) -> None:
+        if error is None:
+            self.begun()
+        else:
+            self.restore()
+        self.close()
+
+
+def open_folder(path: Path, config: dict[str, Any], resume: bool, overwrite: bool) -> OpenFolder:
     """Makes the folder ready for this run, or says why it may not be."""
     if path.exists() and not path.is_dir():
         raise UserError(f"{path}: a file; expected a folder for the run")
+    opened = OpenFolder(path)
+    try:
+        _occupy(opened, config, resume, overwrite)
+    except BaseException:
+        opened.restore()
+        opened.close()
+        raise
+    return opened
+
+
+def _occupy(opened: OpenFolder, config: dict[str, Any], resume: bool, overwrite: bool) -> None:
+    path = opened.path
+    if not (path / "config.json").exists():
+        opened.restore()  # what a kill in the middle of a replacement left
     occupied = path.is_dir() and any(entry.name != UNFINISHED for entry in path.iterdir())
     if occupied:
         existing = read_config(path)  # a folder that is not a run is never touched
@@ -70,8 +159,8 @@ def open_folder(path: Path, config: dict[str, Any], resume: bool, overwrite: boo
             return
         if not overwrite:
             raise UserError(f"{path}: holds a run already; use --resume to continue it or --overwrite to replace it")
-        for name in ("checkpoint", "policies", "metrics.jsonl", "evaluations.jsonl"):
-            files.remove(path / name)
+        opened.set_aside()
+    opened.is_new = not occupied
     files.write_json(path / "config.json", config)
 
 

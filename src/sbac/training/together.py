@@ -39,6 +39,8 @@ def train_together(
     # A function cannot travel to another process: its episodes are played in this one.
     travelling = [launch for launch in launches if isinstance(launch.environment, str)]
     with ExitStack() as stack:
+        for launch in launches:
+            stack.enter_context(launch.opened)
         pool = None
         if travelling:
             pool = stack.enter_context(Pool(workers, sum(len(launch.runs) for launch in travelling)))

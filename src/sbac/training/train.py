@@ -120,7 +120,7 @@ def prepare(
     target = (environment if environment is not None else dataset.task) if evaluate else None
     if target is not None:
         check_known(target)
-        if environment is not None:
+        if environment is not None or dataset.kind not in ("D4RL", "made", "embedded"):  # those are what they say
             check_fits(target, dataset.observations.shape[1], dataset.actions.shape[1])
     if warm_start is not None:
         read_config(Path(warm_start))
@@ -153,9 +153,11 @@ def prepare(
         "versions": package_versions(),
     }
     record = json.loads(json.dumps(record))  # as it will be read back
-    open_folder(folder, record, resume, overwrite)
     start = None if warm_start is None else Path(warm_start)
-    return Launch(folder, record, method, runs, dataset, target, start, warm_phases)
+    if start is not None and folder.exists() and start.samefile(folder):
+        raise UserError(f"{folder}: a run cannot start from itself; name another folder for it")
+    opened = open_folder(folder, record, resume, overwrite)
+    return Launch(folder, record, method, runs, dataset, target, opened, start, warm_phases)
 
 
 def package_versions() -> dict[str, str]:

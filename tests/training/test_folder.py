@@ -1,0 +1,152 @@
+"""A run's folder: one process at a time, what is replaced is kept until the new run has begun, damage is named."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sbac
+from sbac import files
+from sbac.errors import UserError
+from sbac.training.run import open_folder
+
+TINY = {"steps": 4, "hidden": (4,), "batch_size": 8, "progress": False}
+
+
+def log(rows: int = 60, episode: int = 10) -> sbac.Dataset:
+    rng = np.random.default_rng(0)
+    ends = np.arange(1, rows + 1) % episode == 0
+    return sbac.Dataset(
+        observations=rng.normal(size=(rows, 3)),
+        actions=rng.uniform(-1, 1, (rows, 2)),
+        rewards=rng.normal(size=rows),
+        terminals=np.zeros(rows, bool),
+        timeouts=ends,
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    sbac.train(log(), "bc", out=folder, **TINY)
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def copied(folder: Path, to: Path) -> Path:
+    for name, data in contents(folder).items():
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        (to / name).write_bytes(data)
+    return to
+
+
+def test_a_folder_is_written_by_one_process_at_a_time(tmp_path: Path) -> None:
+    with open_folder(tmp_path / "run", {"format": 1}, False, False), pytest.raises(UserError, match="in use"):
+        open_folder(tmp_path / "run", {"format": 1}, True, False)
+
+
+def test_what_cannot_begin_replaces_nothing(finished: Path, tmp_path: Path) -> None:
+    """One-row episodes have no next state: found out when the table is built."""
+    run = copied(finished, tmp_path / "run")
+    for _ in range(2):
+        with pytest.raises(UserError, match="no row has a known next state"):
+            sbac.train(log(episode=1), "td3-bc", out=run, overwrite=True, **TINY)
+        assert contents(run) == contents(finished)
+    with pytest.raises(UserError, match="no row has a known next state"):
+        sbac.train(log(episode=1), "td3-bc", out=tmp_path / "new", **TINY)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_run_cannot_start_from_the_folder_it_replaces(finished: Path, tmp_path: Path) -> None:
+    run = copied(finished, tmp_path / "run")
+    with pytest.raises(UserError, match="start from itself"):
+        sbac.train(log(), "bc", out=run, overwrite=True, warm_start=run, **TINY)
+    assert contents(run) == contents(finished)
+
+
+def test_a_kill_during_a_replacement_loses_nothing(finished: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    copied(finished, run / ".replaced")
+    with pytest.raises(UserError, match="holds a run already"):
+        sbac.train(log(), "bc", out=run, **TINY)
+    assert contents(run) == contents(finished)
+
+
+def test_a_kill_during_the_first_write_leaves_an_empty_folder(tmp_path: Path) -> None:
+    (tmp_path / "config.json.tmp").write_text("{")
+    assert len(sbac.train(log(), "bc", out=tmp_path, resume=True, **TINY).policies) == 1
+
+
+def test_a_finished_run_without_its_checkpoint_is_left_alone(finished: Path, tmp_path: Path) -> None:
+    run = copied(finished, tmp_path / "run")
+    files.remove(run / "checkpoint")
+    before = contents(run)
+    assert len(sbac.train(log(), "bc", out=run, resume=True, **TINY).policies) == 1
+    assert contents(run) == before
+
+
+def test_a_damaged_line_is_named_and_one_cut_by_a_kill_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"a": 1}\n{"a": 2}\n{"a"')
+    assert files.read_rows(path) == [{"a": 1}, {"a": 2}]
+    for damage in (b"{broken\n", b"5\n", b"\xff\n"):
+        path.write_bytes(b'{"a": 1}\n' + damage + b'{"a": 2}\n')
+        with pytest.raises(UserError, match=r"rows\.jsonl: line 2"):
+            files.read_rows(path)
+
+
+def test_validation_needs_rows_that_the_method_can_use() -> None:
+    """One episode of the two is a single row: held out, it would tell nothing of values."""
+    ends = np.zeros(31, bool)
+    ends[[0, 30]] = True
+    rng = np.random.default_rng(0)
+    data = sbac.Dataset(
+        observations=rng.normal(size=(31, 3)),
+        actions=rng.uniform(-1, 1, (31, 2)),
+        rewards=rng.normal(size=31),
+        terminals=np.zeros(31, bool),
+        timeouts=ends,
+    )
+    held_out = data.split(0.05)[1]
+    assert held_out is not None and len(held_out) == 1
+    metrics = sbac.train(data, "td3-bc", **TINY).metrics
+    assert not any(name.startswith("validation") for name in metrics[-1])
+    assert any(name.startswith("validation") for name in sbac.train(log(), "td3-bc", **TINY).metrics[-1])
+
+
+def test_labels_tell_runs_apart(tmp_path: Path) -> None:
+    rates = [0.00012345678, 0.00012345679]
+    run = sbac.train(log(), "bc", out=tmp_path / "run", learning_rate=rates, **TINY)
+    assert len(run.policies) == 2 and len(set(run.config["labels"])) == 2
+
+
+def test_whole_numbers_of_any_kind() -> None:
+    run = sbac.train(log(), "bc", seeds=np.int64(2), **TINY | {"steps": np.int32(4)})
+    assert len(run.policies) == 2
+    for seeds in (2.0, None, "5", [0.5]):
+        with pytest.raises(UserError, match="seeds"):
+            sbac.train(log(), "bc", seeds=seeds, **TINY)
+
+
+def test_ctrl_c_does_not_wait_for_the_evaluations(tmp_path: Path) -> None:
+    arguments = ["train", "hopper-demo", "--algorithm", "bc", "--steps", "100000", "--evaluate-every", "20"]
+    arguments += ["--episodes", "300", "--workers", "1", "--hidden", "8", "--out", str(tmp_path / "run")]
+    code = f"import sys; from sbac.cli import main; sys.exit(main({arguments!r}))"
+    child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, start_new_session=True)
+    for _ in range(600):
+        if list((tmp_path / "run" / "checkpoint").glob("state-*.safetensors")):
+            break
+        time.sleep(0.1)
+    os.killpg(child.pid, signal.SIGINT)
+    _, text = child.communicate(timeout=30)
+    assert child.returncode == 130 and text.splitlines()[-1].startswith("interrupted"), text
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["algorithm"] == "bc"
