@@ -253,12 +253,13 @@ def _evaluate(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sbac.evaluation.several import evaluate_policies
+    from sbac.files import finite
     from sbac.report.summary import render, source, summarise
     from sbac.training.run import read_config
 
     rows = evaluate_policies(Path(args.target), args.env, args.episodes, args.seed)
     if args.json:
-        print("\n".join(json.dumps(row) for row in rows))
+        print("\n".join(json.dumps(finite(row)) for row in rows))
         return 0
     if Path(args.target).is_dir():
         print(source(read_config(Path(args.target))))

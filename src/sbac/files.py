@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterable, Mapping
@@ -31,6 +32,15 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     write_atomic(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
+
+
+def finite(value: Any) -> Any:
+    """A value with null for every number that is not finite: JSON has no other word for it."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    return [finite(item) for item in value] if isinstance(value, list | tuple) else value  # pyright: ignore[reportUnknownVariableType]
 
 
 def read_json(path: Path) -> Any:

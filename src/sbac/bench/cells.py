@@ -158,8 +158,9 @@ def machine() -> str:
     return f"{len(jax.devices())} x {device.device_kind}" if len(jax.devices()) > 1 else device.device_kind
 
 
-def today() -> str:
-    return datetime.datetime.now(datetime.UTC).date().isoformat()
+def now() -> str:
+    """To the second: of two cells with the same policies the later one counts."""
+    return datetime.datetime.now(datetime.UTC).replace(tzinfo=None).isoformat(timespec="seconds")
 
 
 # --- Files --------------------------------------------------------------------------------------------------------

@@ -20,10 +20,10 @@ from sbac.bench.cells import (
     describe,
     digits,
     machine,
+    now,
     read_cell,
     read_cells,
     stem,
-    today,
     write_cell,
 )
 from sbac.bench.code import code_version
@@ -182,7 +182,7 @@ class Bench:
                 "protocol": asdict(self.protocol),
                 "code": code_version(cell.algorithm),
                 "machine": machine(),
-                "date": today(),
+                "date": now(),
                 "seconds": None if resumed else round(seconds, 1),
                 "together": len(group),
                 "final": [],

@@ -104,10 +104,10 @@ def locate(source: str | Path) -> Located:
         return Located(path, {"name": name, "kind": "embedded", "task": name})
     if is_task(name):
         return _locate_made(name) if name.endswith("-made") else _locate_d4rl(name)
-    path = Path(source).expanduser()
     try:
+        path = Path(source).expanduser()
         exists = path.exists()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise UserError(f"{name!r}: not a path: {arrays.one_line(error)}") from error
     if exists:
         d4rl = task_of_file(path.name)

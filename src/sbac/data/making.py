@@ -159,6 +159,10 @@ def make_datasets(
     wanted = made_names() if "all" in listed else listed
     folder = data_folder() if out is None else Path(out)
     identities = {name: identity(name, size, seed) for name in wanted}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written ({error.strerror})") from None
     paths = {name: folder / f"{name}.npz" for name in wanted}
     missing = [name for name in identities if not is_made(paths[name], identities[name])]
     for name, columns, _ in made(missing, size, seed, workers, progress):

@@ -145,7 +145,7 @@ def _provenance(records: Sequence[Record]) -> list[str]:
             str(len({run["seed"] for run in record["runs"]})),
             f"{record['code']['version']} {record['code']['hash'][:8]}",
             record["machine"],
-            record["date"],
+            record["date"][:10],
         ]
         for record in records
         if "code" in record

@@ -5,12 +5,12 @@ Whatever comes from outside (names of data, of settings, of machines) is escaped
 
 import base64
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files as resources
 from typing import Any
 
+from sbac import files
 from sbac.bench.cells import ONLINE, Record
 from sbac.bench.results import ONE, Series, collect, short
 from sbac.evaluation.stability import DEFINITION
@@ -94,17 +94,8 @@ def _template(title: str, subtitle: str, data: Mapping[str, Any], sections: Sequ
 
 def embedded(value: Any) -> str:
     """JSON that cannot end the script element it stands in."""
-    text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(files.finite(value), separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no word for what is not a finite number but null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value  # pyright: ignore[reportUnknownVariableType]
 
 
 def _section(name: str, title: str, body: str) -> str:
