@@ -171,7 +171,7 @@ ONE_STEP = Algorithm(
             "hidden": (64, 64),
             "batch_size": 128,
             "learning_rate": 1e-3,
-            "alpha": 0.1,
+            "alpha": 3.0,
             "critics": 2,
             "target_rate": 0.005,
         },
