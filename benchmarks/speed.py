@@ -36,7 +36,7 @@ from sbac.training.table import Scaling, build_table, join
 BATCH = 256
 HOPPER, CHEETAH = (11, 3), (17, 6)  # observations and actions; Walker2d has HalfCheetah's
 COLUMN = ((HOPPER, 5), (CHEETAH, 10))  # tasks of each shape, every one on five kinds of data
-COLUMN_SEEDS, COLUMN_ALPHAS, COLUMN_STEPS = 5, [0.2, 0.5, 1.0, 5.0], 1_000_000
+COLUMN_SEEDS, COLUMN_ALPHAS, COLUMN_STEPS = 5, [0.2, 0.5, 2.0, 5.0], 1_000_000
 PEERS = ("td3-bc", "iql", "cql", "bc")
 SWEEPS: dict[str, Sequence[int]] = {
     "runs": (1, 5, 20, 80, 300),
@@ -223,6 +223,8 @@ def plot(rows: Sequence[Row], path: Path) -> None:
     from matplotlib.figure import Figure
 
     rows = [row for row in rows if "sweep" in row]
+    if not rows:
+        raise SystemExit("error: --plot: no sweep was measured, and --out has none")
     kinds = [kind for kind in SWEEPS if any(row["sweep"] == kind for row in rows)]
     figure = Figure(figsize=(2.6 * len(kinds), 3.0), layout="constrained")
     axes: Any = figure.subplots(1, len(kinds), squeeze=False, sharey=True)[0]

@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
         others: list[str] = []
         target = known
         for word in words:
-            if word.startswith("--"):
+            if word.startswith("--") and word != "--":
                 target = known if word.split("=")[0] in self._option_string_actions else others
             target.append(word)
         return known, others
@@ -39,13 +39,14 @@ class Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; bad input ends with one line on stderr and exit code 2."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    known = argparse.Namespace(interrupted="")
     try:
         parser, train = build_parsers()
         extra: list[str] = []
         if words[:1] == ["train"]:  # a method's options are not declared here, and take all values that follow them
             known_words, extra = train.split(words[1:])
             words = ["train", *known_words]
-        known = parser.parse_args(words)
+        parser.parse_args(words, known)
         known.extra = extra
         return known.run(known) or 0
     except UserError as error:
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
         raise
     except KeyboardInterrupt:
-        print(f"interrupted{'; continue with --resume' if words[:1] == ['train'] else ''}", file=sys.stderr)
+        print("; ".join(filter(None, ["interrupted", known.interrupted])), file=sys.stderr)
         return 130
 
 
@@ -153,6 +154,7 @@ def _train(args: argparse.Namespace) -> int:
     seeds = args.seeds[0] if len(args.seeds) == 1 else args.seeds
     if find(args.algorithm).online:
         return _train_online(args, out, seeds)
+    args.interrupted = "continue with --resume"
     run = train(
         load(args.dataset, task=args.task, horizon=args.horizon),
         args.algorithm,
@@ -181,6 +183,7 @@ def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) ->
         raise UserError(f"--warm-start: not for {args.algorithm}, which learns in an environment")
     if args.steps is not None and len(args.steps) > 1:
         raise UserError(f"steps {args.steps}: {args.algorithm} has one phase; expected one number")
+    args.interrupted = "start again with --overwrite"
     run = train_online(
         args.env or args.dataset,
         args.algorithm,
@@ -415,11 +418,8 @@ def _bench(args: argparse.Namespace) -> int:
     )
     bench = Bench(_part(cells, args.part), results, protocol, args.workers, args.any_code, args.together)
     if not args.status:
-        try:
-            bench.run(evaluate=not args.train_only)
-        except KeyboardInterrupt:
-            print("interrupted; the same command continues", file=sys.stderr)
-            return 130
+        args.interrupted = "the same command continues"
+        bench.run(evaluate=not args.train_only)
     print(bench.view())
     if bench.failures:
         reason = next(iter(bench.failures.values()))

@@ -81,6 +81,27 @@ def test_a_kill_during_a_replacement_loses_nothing(finished: Path, tmp_path: Pat
     assert contents(run) == contents(finished)
 
 
+@pytest.mark.parametrize("moved", [[], ["config.json"], ["config.json", "checkpoint", "policies"]])
+@pytest.mark.parametrize("flag", ["overwrite", "resume", None])
+def test_a_kill_while_a_run_is_set_aside_loses_nothing(
+    moved: list[str], flag: str | None, finished: Path, tmp_path: Path
+) -> None:
+    """Whatever is tried next and fails, the run is whole again."""
+    run = copied(finished, tmp_path / "run")
+    (run / ".replaced").mkdir()
+    for name in moved:
+        (run / name).rename(run / ".replaced" / name)
+    with pytest.raises(UserError):
+        sbac.train(log(episode=1), "td3-bc", out=run, **TINY, **({flag: True} if flag else {}))
+    assert contents(run) == contents(finished)
+
+
+def test_what_was_replaced_is_gone_in_the_end(finished: Path, tmp_path: Path) -> None:
+    run = copied(finished, tmp_path / "run")
+    sbac.train(log(), "bc", out=run, overwrite=True, **TINY)
+    assert {path.name for path in run.iterdir()} == {path.name for path in finished.iterdir()}
+
+
 def test_a_kill_during_the_first_write_leaves_an_empty_folder(tmp_path: Path) -> None:
     (tmp_path / "config.json.tmp").write_text("{")
     assert len(sbac.train(log(), "bc", out=tmp_path, resume=True, **TINY).policies) == 1

@@ -85,33 +85,32 @@ class OpenFolder:
             pass  # a file system without locks
 
     def set_aside(self) -> None:
-        """Moves the run that is there out of the way."""
-        if self._aside.exists():  # a kill left it, and what is in its place never began
-            for name in CONTENTS:
-                files.remove(self.path / name)
-            return
-        self._aside.mkdir()
+        """Moves the run that is there out of the way; what a kill has left there already is older, and stays."""
+        self._aside.mkdir(exist_ok=True)
         for name in CONTENTS:
-            if (self.path / name).exists():
+            if (self._aside / name).exists():
+                files.remove(self.path / name)
+            elif (self.path / name).exists():
                 (self.path / name).rename(self._aside / name)
 
     def begun(self) -> None:
         """The new run is under way; the old one goes."""
         self.is_new = False
         if self._aside.exists():
-            files.remove(self._aside)
+            gone = self.path / ".removed"
+            files.remove(gone)
+            self._aside.rename(gone)  # at once: half of an old run must never be brought back
+            files.remove(gone)
 
     def restore(self) -> None:
         """The folder as it was before a run that never began: with the old run, or without any."""
-        replacing = self._aside.exists()
-        if replacing or self.is_new:
-            for name in CONTENTS:
-                files.remove(self.path / name)
-        if replacing:
+        if self._aside.exists():
             for entry in self._aside.iterdir():
+                files.remove(self.path / entry.name)
                 entry.rename(self.path / entry.name)
             self._aside.rmdir()
         elif self.is_new:
+            files.remove(self.path / "config.json")
             with contextlib.suppress(OSError):
                 self.path.rmdir()  # if nothing else is in it
 
