@@ -167,16 +167,48 @@ def test_each_states_multiplier_follows_its_own_violation(past: dict[str, Any]) 
         alpha = brac_plus.init(config, SPEC, past, jax.random.key(0)).alpha
         before = brac_plus.multipliers(alpha.model, s)
         np.testing.assert_allclose(before, 10, rtol=0.05)
-
-        def loss(m: Any) -> tuple[jax.Array, None]:
-            return -(brac_plus.multipliers(m, s) * excess).mean(), None
-
-        step = jax.jit(lambda a: a.minimise(loss, 1e-2)[0])
+        step = jax.jit(lambda a: a.minimise(lambda m: brac_plus.dual_loss(m, s, excess), 1e-2)[0])
         for _ in range(20):
             alpha = step(alpha)
         moved[multiplier] = np.asarray(brac_plus.multipliers(alpha.model, s) - before)
     assert moved["state"][0] > 0.01 and moved["state"][1] < -0.01
     assert (moved["scalar"] < -0.01).all()
+
+
+def test_a_multiplier_that_was_lost_comes_back() -> None:
+    """Softplus of -30 is 1e-13 and its slope as well: a push through it would move nothing."""
+    s = jnp.zeros((4, 3))
+    for start, excess, end in (
+        (-30.0, 0.5, -29.0),
+        (-30.0, -0.5, -30.0),
+        (-3.0, -0.5, -4.0),
+        (-7.9, -0.5, brac_plus.FLOOR),
+    ):
+        alpha = brac_plus.Trained.create(jnp.asarray(start))
+        step = jax.jit(lambda a, e=excess: a.minimise(lambda m: brac_plus.dual_loss(m, s, jnp.full(4, e)), 1e-2)[0])
+        for _ in range(100):
+            alpha = step(alpha)
+        assert float(alpha.model) == pytest.approx(end, abs=0.12), (start, excess)
+
+
+def test_the_network_moves_no_faster_than_the_scalar_would(past: dict[str, Any]) -> None:
+    """By how much the multiplier falls in 300 updates of the published preset while the bound is kept everywhere."""
+    batch, falls = harness.small_batch(), {}
+    for multiplier in ("state", "scalar"):
+        config = dataclasses.replace(CONFIG, multiplier=multiplier, hidden=(256, 256), margin=100.0)
+        state = jax.jit(lambda key, c=config: brac_plus.init(c, SPEC, past, key))(jax.random.key(0))
+
+        @jax.jit
+        def many(state: brac_plus.State, config: brac_plus.BRACPlusConfig = config) -> brac_plus.State:
+            def one(state: brac_plus.State, key: jax.Array) -> tuple[brac_plus.State, None]:
+                return brac_plus.update(config, past, state, batch, key, Step(jnp.asarray(0)))[0], None
+
+            return jax.lax.scan(one, state, jax.random.split(jax.random.key(1), 300))[0]
+
+        alpha = brac_plus.multipliers(many(state).alpha.model, batch.observations)
+        falls[multiplier] = float(brac_plus.multipliers(state.alpha.model, batch.observations).mean() - alpha.mean())
+    assert falls["scalar"] == pytest.approx(0.3, rel=0.1)  # Adam: the rate, every step
+    assert 0.3 < falls["state"] / falls["scalar"] < 3, falls
 
 
 def test_an_update_moves_the_multiplier_by_distance_minus_bound(past: dict[str, Any]) -> None:
@@ -199,6 +231,8 @@ def test_weights_of_the_gradient_penalty() -> None:
     soft = np.log1p(np.exp([-1.0, 0.0, 2.0]))
     ours = brac_plus.off_data(CONFIG, distance, jnp.asarray(1.0))
     np.testing.assert_allclose(ours, soft / soft.max(), rtol=1e-5)
+    far = brac_plus.off_data(CONFIG, distance, jnp.asarray(1000.0))  # where softplus is 0 in float32
+    np.testing.assert_allclose(far, np.exp(distance - 3.0), rtol=1e-4)
     hard = brac_plus.off_data(dataclasses.replace(CONFIG, divergence="mmd"), distance, jnp.asarray(1.0))
     np.testing.assert_array_equal(hard, [0, 0, 1])
 
@@ -242,8 +276,16 @@ def test_schedules() -> None:
     np.testing.assert_allclose(rates, [2, 2, 1, 0.2, 0.1, 0.02, 0.02], rtol=1e-6)
     mean = jnp.zeros(())
     for step, value in enumerate([4.0, 1.0, 7.0]):
-        mean = brac_plus.running_mean(mean, jnp.asarray(value), jnp.asarray(step))
+        mean = brac_plus.running_mean(mean, jnp.asarray(value), jnp.asarray(step), 100)
     np.testing.assert_allclose(mean, 4.0)
+    for steps in (10_000, 100_000):  # a start a hundred times as far leaves no trace
+        values = jnp.where(jnp.arange(steps) < steps // 20, 300.0, 3.0)
+        mean = jax.lax.scan(
+            lambda m, x, n=steps: (brac_plus.running_mean(m, x[0], x[1], n), None),
+            jnp.zeros(()),
+            (values, jnp.arange(steps)),
+        )[0]
+        np.testing.assert_allclose(mean, 3.0, atol=0.05)
 
 
 def test_acting_takes_the_best_sample_within_one_deviation(state: brac_plus.State) -> None:
@@ -287,5 +329,6 @@ def test_learns_the_small_problem(multiplier: str) -> None:
         "policy_learning_rate": 1e-3,
         "critic_learning_rate": 2e-3,
         "dual_learning_rate": 5e-3,
+        "multiplier_learning_rate": 5e-4,
     }
     harness.assert_in_band("brac-plus", harness.scores("brac-plus", seeds=2, steps=(1000, 1000, 3000), **fields))

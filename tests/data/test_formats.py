@@ -272,6 +272,12 @@ def test_minari_spaces_other_than_boxes_are_refused(space, message, log, tmp_pat
         load(write_minari(tmp_path / "m", log, action_space=json.dumps(space)))
 
 
+def test_what_minari_itself_cannot_read_is_said_in_a_line(log, tmp_path):
+    with pytest.raises(UserError, match="minari cannot read it") as error:
+        load(write_minari(tmp_path / "m", log, data_format="clay tablets"))
+    assert "\n" not in str(error.value)
+
+
 def test_minari_bounds_are_those_of_its_box(log, tmp_path):
     box = {"type": "Box", "low": [-2.0, float("-inf")], "high": [2.0, float("inf")]}
     data = load(write_minari(tmp_path / "m", log, action_space=json.dumps(box)))

@@ -44,7 +44,8 @@ from sbac.nn import (
     pre_tanh,
 )
 
-WINDOW = 2500  # steps over which distances are averaged
+WINDOW = 2500  # steps over which distances are averaged, or a tenth of a short phase
+FLOOR = -8.0  # of what softplus makes a multiplier: 0.0003
 Model = VAEEnsemble | Behaviour
 
 
@@ -82,6 +83,8 @@ class BRACPlusConfig(Config):
     policy_learning_rate: float = 5e-6
     critic_learning_rate: float = 3e-4
     dual_learning_rate: float = 1e-3
+    multiplier_learning_rate: float = 1e-5
+    """Of the network alpha(s), whose output moves about as many times faster than a number as its layers are wide."""
     target_rate: float = 0.001
     samples: int = 5
     """Actions of the policy per state, in every expectation over them."""
@@ -96,9 +99,10 @@ def decayed(rate: float | Array, step: Array, steps: int) -> Array:
     return rate * jnp.asarray([1.0, 0.5, 0.1, 0.05, 0.01])[stretch]
 
 
-def running_mean(mean: Array, value: Array, step: Array) -> Array:
-    """The mean so far, and later one over about the last WINDOW steps."""
-    return mean + jnp.maximum(1.0 / WINDOW, 1.0 / (step + 1)) * (value - mean)
+def running_mean(mean: Array, value: Array, step: Array, steps: int) -> Array:
+    """The mean so far, and later one over the last WINDOW steps or so; at the end the first steps are forgotten."""
+    window = max(1, min(WINDOW, steps // 10))
+    return mean + jnp.maximum(1.0 / window, 1.0 / (step + 1)) * (value - mean)
 
 
 # --- Phase clone ------------------------------------------------------------------------------------------------
@@ -131,7 +135,7 @@ def update_clone(
 ) -> tuple[Clone, Metrics]:
     rate = decayed(config.clone_learning_rate, step.number, config.steps[0])
     model, metrics = state.behaviour.minimise(lambda m: clone_loss(m, batch.rows, key), rate)
-    return Clone(model, running_mean(state.loss, metrics["clone_loss"], step.number)), metrics
+    return Clone(model, running_mean(state.loss, metrics["clone_loss"], step.number, config.steps[0])), metrics
 
 
 def validate_clone(config: BRACPlusConfig, past: Past, state: Clone, batch: Batch, key: PRNGKeyArray) -> Metrics:
@@ -221,7 +225,8 @@ def update_initial(
     rate = decayed(config.initial_learning_rate, step.number, config.steps[1])
     policy, metrics = state.policy.minimise(lambda m: initial_loss(m, config, past, weight, batch, key), rate)
     entropy_weight = state.entropy_weight.update(metrics["entropy_excess"], config.dual_learning_rate)
-    return Initial(policy, entropy_weight, running_mean(state.distance, metrics["distance"], step.number)), metrics
+    distance = running_mean(state.distance, metrics["distance"], step.number, config.steps[1])
+    return Initial(policy, entropy_weight, distance), metrics
 
 
 def validate_initial(config: BRACPlusConfig, past: Past, state: Initial, batch: Batch, key: PRNGKeyArray) -> Metrics:
@@ -249,9 +254,25 @@ class State(eqx.Module):
     """Running means: a state counts as off the data above the mean plus one deviation."""
 
 
+def raw_multipliers(model: Any, observations: Float[Array, "batch obs"]) -> Float[Array, " batch"]:
+    return model.scalar(observations) if isinstance(model, MLP) else jnp.broadcast_to(model, len(observations))
+
+
 def multipliers(model: Any, observations: Float[Array, "batch obs"]) -> Float[Array, " batch"]:
-    raw = model.scalar(observations) if isinstance(model, MLP) else jnp.broadcast_to(model, len(observations))
-    return jnp.minimum(jax.nn.softplus(raw), 1e4)
+    return jnp.minimum(jax.nn.softplus(raw_multipliers(model, observations)), 1e4)
+
+
+def dual_loss(
+    model: Any, observations: Float[Array, "batch obs"], excess: Float[Array, " batch"]
+) -> tuple[Array, None]:
+    """Pushes the multiplier of each state up where its bound is broken, and down where not.
+
+    The push is on what softplus is taken of, and ends at a floor: the slope of softplus itself vanishes where the
+    multiplier is small, and a state that has lost its multiplier would never get it back.
+    """
+    raw = raw_multipliers(model, observations)
+    push = jnp.where((raw < FLOOR) & (excess < 0.0), 0.0, excess)
+    return -(raw * jax.lax.stop_gradient(push)).mean(), None
 
 
 def targets(config: BRACPlusConfig, state: State, batch: Batch, key: PRNGKeyArray) -> Float[Array, " batch"]:
@@ -264,10 +285,12 @@ def targets(config: BRACPlusConfig, state: State, batch: Batch, key: PRNGKeyArra
 
 def off_data(config: BRACPlusConfig, distance: Float[Array, " batch"], threshold: Array) -> Float[Array, " batch"]:
     """The penalty's weight of each state: the further its policy is from the data, the more."""
+    excess = distance - threshold
     if config.divergence == "mmd":
-        return (distance > threshold).astype(jnp.float32)
-    weights = jax.nn.softplus(distance - threshold)
-    return weights / weights.max()
+        return (excess > 0.0).astype(jnp.float32)
+    # softplus(excess) over its maximum, by logarithms: far below the threshold softplus itself is 0 in float32.
+    logs = jnp.where(excess > -15.0, jnp.log(jax.nn.softplus(jnp.maximum(excess, -15.0))), excess)
+    return jnp.exp(logs - logs.max())
 
 
 def slopes(
@@ -359,11 +382,8 @@ def update(
         lambda m: actor_loss(m, config, past, state, critic.model, batch, actor_key), config.policy_learning_rate
     )
     excess = proposal.distance - (past["initial"].distance + config.margin)
-
-    def dual_loss(model: Any) -> tuple[Array, None]:
-        return -(multipliers(model, batch.observations) * excess).mean(), None
-
-    alpha, _ = state.alpha.minimise(dual_loss, config.dual_learning_rate)
+    rate = config.multiplier_learning_rate if config.multiplier == "state" else config.dual_learning_rate
+    alpha, _ = state.alpha.minimise(lambda m: dual_loss(m, batch.observations, excess), rate)
     overshoot = critic_metrics["gradient_penalty"] - config.gradient_limit
     new = State(
         policy,
@@ -433,13 +453,14 @@ BRAC_PLUS = Algorithm(
             "critic_learning_rate": 1e-3,
             "target_rate": 0.005,
             "dual_learning_rate": 3e-3,
+            "multiplier_learning_rate": 1e-4,
             "alpha": 1.0,
             "entropy_weight": 0.1,
             "samples": 3,
             "codes": 1,
             "margin": 1.0,
         },
-        "paper": {"standardise_states": False},
+        "paper": {"standardise_states": False, "multiplier": "scalar"},  # what the published scores are of
     },
     task_settings={
         f"{robot}-{tier}-v2": {"margin": margin, "gradient_limit": limit}

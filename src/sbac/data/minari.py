@@ -131,8 +131,11 @@ def _minari_episodes(folder: Path) -> Iterator[Episode]:
         import minari
     except ImportError as error:
         raise UserError(f"{folder}: reading this kind of Minari dataset needs: pip install 'sbac[minari]'") from error
-    for episode in minari.MinariDataset(folder / "data").iterate_episodes():
-        yield {field: np.asarray(getattr(episode, field)) for field in FIELDS}
+    try:
+        for episode in minari.MinariDataset(folder / "data").iterate_episodes():
+            yield {field: np.asarray(getattr(episode, field)) for field in FIELDS}
+    except Exception as error:  # whatever minari and the libraries below it raise over a damaged or unknown kind
+        raise UserError(f"{folder}: minari cannot read it: {one_line(error)}") from error
 
 
 def _check(episode: Episode, first: Episode, where: str) -> None:
