@@ -325,7 +325,8 @@ def _config(record: Record, index: int) -> str:
     )
     name = escape(record["data"]["name"])
     steps = " + ".join(f"{steps:,}" for steps in record["config"]["steps"])
-    title = f"{name}: {escape(record['algorithm'])} ({escape(record['preset'])}), {steps} steps"
+    tried = [f"{k} {', '.join(dict.fromkeys(short(run[k]) for run in record['runs']))}" for k in record["grid"]]
+    title = f"{name}: {escape(record['algorithm'])} ({escape('; '.join([record['preset'], *tried]))}), {steps} steps"
     return (
         f'<details class="config" data-task="{name}" id="record-{index}"><summary>{title}</summary>'
         f'<div class="scroll"><table>{rows}</table></div></details>'
