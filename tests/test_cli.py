@@ -197,3 +197,11 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     assert child.stderr.read() == b""
     child.stderr.close()
     assert child.wait() == 141
+
+
+def test_policies_that_diverged_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = write(tmp_path / "log.npz")
+    rates = ["--learning-rate", "1e-3", "1e38", "--out", str(tmp_path / "run")]
+    assert main(["train", data, "--algorithm", "bc", "--steps", "20", "--seeds", "2", "--no-evaluate", *rates]) == 0
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "diverged" in line and "learning_rate=1e+38_seed=1" in line and "0.001" not in line

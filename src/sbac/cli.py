@@ -211,6 +211,8 @@ def _show(run: "Run", out: str) -> int:
     else:
         print(render(summarise(last_evaluations(run.evaluations))))
     print(f"{len(run.policies)} policies in {out}/policies")
+    if run.diverged:
+        print(f"diverged, their networks are no longer numbers: {', '.join(run.diverged)}", file=sys.stderr)
     return 0
 
 

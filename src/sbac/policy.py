@@ -333,6 +333,11 @@ class Policy:
         self._center = 0.5 * (self.arrays["scale/action_high"] + self.arrays["scale/action_low"])
         self._half = 0.5 * (self.arrays["scale/action_high"] - self.arrays["scale/action_low"])
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether all its arrays are numbers; those of a training that has diverged are not."""
+        return all(bool(np.isfinite(array).all()) for array in self.arrays.values())
+
     def __call__(self, observations: ArrayLike) -> Floats:
         """The deterministic action(s) for one observation or a batch of them."""
         return self._apply(observations, lambda s: self._formula.mode(self.arrays, s))

@@ -109,6 +109,22 @@ def test_a_setting_that_diverged_is_not_chosen() -> None:
     build_page([cell])
 
 
+def test_seeds_that_diverged_are_named_and_count_as_random() -> None:
+    whole = record("hopper-medium-made", "bc", {1.0: 50.0})
+    assert not any(table.diverged for table in score_tables(collect([whole])))
+    broken = record("hopper-medium-made", "bc", {1.0: 50.0})
+    broken["final"][2]["returns"] = [None] * 100
+    one = score_tables(collect([broken]))[0]
+    assert one.chosen["hopper-medium-made", "bc"].scores[2] == 0
+    said = "Diverged, and counted as random policies: bc on hopper-medium-made (1 of 3 seeds)."
+    assert one.diverged == said
+    assert said in results_markdown([broken]) and said in build_page([broken])
+    assert "Diverged" not in results_markdown([whole])
+    unfinished = record("hopper-medium-made", "bc", {1.0: 50.0}, final=False)
+    unfinished["curves"][-1]["returns"][-1][0] = None
+    assert [s.diverged for s in collect([unfinished])] == [1]
+
+
 def test_what_the_paper_printed() -> None:
     scores = {s.method: paper_score(s) for s in collect(cells()) if s.data == "hopper-medium-made"}
     assert scores == {"sbac": (99.6, 1.7), "cql": (58.0, None)}

@@ -31,6 +31,8 @@ class Trial:
     curve: list[tuple[int, Floats]]
     final: Floats | None
     record: Record
+    diverged: bool = False
+    """Whether what is reported of it has returns that are no numbers."""
 
     @property
     def last(self) -> Floats:
@@ -104,6 +106,11 @@ class Series:
     def deviation(self) -> float | None:
         """The standard deviation over seeds."""
         return float(self.scores.std(ddof=1)) if len(self.trials) > 1 else None
+
+    @property
+    def diverged(self) -> int:
+        """How many seeds have."""
+        return sum(trial.diverged for trial in self.trials)
 
     @property
     def worst(self) -> float:
@@ -213,8 +220,9 @@ def _trial(record: Record, seed: int, setting: Mapping[str, Any]) -> Trial:
     curve = [
         (before + step, _returns(returns, lowest)) for step, returns in zip(last["steps"], last["returns"], strict=True)
     ]
-    final = next((_returns(entry["returns"], lowest) for entry in record.get("final", []) if own(entry)), None)
-    return Trial(seed, curve, final, record)
+    final = next((entry["returns"] for entry in record.get("final", []) if own(entry)), None)
+    diverged = None in (last["returns"][-1] if final is None else final)
+    return Trial(seed, curve, None if final is None else _returns(final, lowest), record, diverged)
 
 
 def _returns(values: Iterable[float | None], lowest: float) -> Floats:

@@ -188,6 +188,8 @@ class Bench:
                 "final": [],
             }
             write_cell(self.results, record)
+            if run.diverged:
+                self.say(f"{cell.name}: diverged, no longer numbers: {', '.join(run.diverged)}")
             files.remove(folder / "checkpoint")  # the policies stay
             records.append(record)
         return [(cell, record) for (cell, _), record in zip(group, records, strict=True)]

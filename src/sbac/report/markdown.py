@@ -52,7 +52,8 @@ def _scores(table: ScoreTable) -> list[str]:
         ]
         rows.append([f"mean of {len(table.common)}", "", "", *means])
     text = "Mean ± standard deviation over seeds; in italics what the paper printed for that method and task."
-    return [f"## Scores: {table.title}", _table(head, rows), text, _settings(table)]
+    parts = [f"## Scores: {table.title}", _table(head, rows), text, _cell(table.diverged), _settings(table)]
+    return [part for part in parts if part]
 
 
 def _entry(table: ScoreTable, data: str, method: str) -> str:

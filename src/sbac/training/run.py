@@ -34,6 +34,11 @@ class Run:
         self.evaluations = evaluations
         self.folder = folder
 
+    @property
+    def diverged(self) -> list[str]:
+        """Labels of the policies that training has left without numbers: an infinity or a NaN is among their arrays."""
+        return [policy.config["label"] for policy in self.policies if not policy.is_finite]
+
     @staticmethod
     def load(folder: str | Path) -> "Run":
         """Reads a run's folder, finished or not."""
