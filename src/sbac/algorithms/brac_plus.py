@@ -275,6 +275,14 @@ def dual_loss(
     return -(raw * jax.lax.stop_gradient(push)).mean(), None
 
 
+def push_multipliers(
+    config: BRACPlusConfig, alpha: Trained[Any], observations: Float[Array, "batch obs"], excess: Float[Array, " batch"]
+) -> Trained[Any]:
+    """A step of the dual: `excess` is by how much each state's distance breaks its bound."""
+    rate = config.multiplier_learning_rate if config.multiplier == "state" else config.dual_learning_rate
+    return alpha.minimise(lambda m: dual_loss(m, observations, excess), rate)[0]
+
+
 def targets(config: BRACPlusConfig, state: State, batch: Batch, key: PRNGKeyArray) -> Float[Array, " batch"]:
     """r + gamma max over some a' ~ target policy of min Q(s', a')."""
     candidates = state.policy_target(batch.next_observations).sample(key, (config.samples,))
@@ -382,8 +390,7 @@ def update(
         lambda m: actor_loss(m, config, past, state, critic.model, batch, actor_key), config.policy_learning_rate
     )
     excess = proposal.distance - (past["initial"].distance + config.margin)
-    rate = config.multiplier_learning_rate if config.multiplier == "state" else config.dual_learning_rate
-    alpha, _ = state.alpha.minimise(lambda m: dual_loss(m, batch.observations, excess), rate)
+    alpha = push_multipliers(config, state.alpha, batch.observations, excess)
     overshoot = critic_metrics["gradient_penalty"] - config.gradient_limit
     new = State(
         policy,
