@@ -465,7 +465,7 @@ BRAC_PLUS = Algorithm(
             "entropy_weight": 0.1,
             "samples": 3,
             "codes": 1,
-            "margin": 1.0,
+            "margin": 0.3,
         },
         "paper": {"standardise_states": False, "multiplier": "scalar"},  # what the published scores are of
     },
