@@ -111,13 +111,16 @@ def test_a_setting_that_diverged_is_not_chosen() -> None:
 
 def test_seeds_that_diverged_are_named_and_count_as_random() -> None:
     whole = record("hopper-medium-made", "bc", {1.0: 50.0})
-    assert not any(table.diverged for table in score_tables(collect([whole])))
+    assert not any(table.diverged_note for table in score_tables(collect([whole])))
     broken = record("hopper-medium-made", "bc", {1.0: 50.0})
     broken["final"][2]["returns"] = [None] * 100
     one = score_tables(collect([broken]))[0]
     assert one.chosen["hopper-medium-made", "bc"].scores[2] == 0
-    said = "Diverged, and counted as random policies: bc on hopper-medium-made (1 of 3 seeds)."
-    assert one.diverged == said
+    said = (
+        "Diverged: bc on hopper-medium-made (1 of 3 seeds). "
+        "Where the task has reference returns they count as random policies."
+    )
+    assert one.diverged_note == said
     assert said in results_markdown([broken]) and said in build_page([broken])
     assert "Diverged" not in results_markdown([whole])
     unfinished = record("hopper-medium-made", "bc", {1.0: 50.0}, final=False)

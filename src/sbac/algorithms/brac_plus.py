@@ -45,7 +45,7 @@ from sbac.nn import (
 )
 
 WINDOW = 2500  # steps over which distances are averaged, or a tenth of a short phase
-FLOOR = -8.0  # of what softplus makes a multiplier: 0.0003
+FLOOR, CEILING = -8.0, 1e4  # of what softplus makes a multiplier: 0.0003 to 10,000
 Model = VAEEnsemble | Behaviour
 
 
@@ -84,7 +84,7 @@ class BRACPlusConfig(Config):
     critic_learning_rate: float = 3e-4
     dual_learning_rate: float = 1e-3
     multiplier_learning_rate: float = 1e-5
-    """Of the network alpha(s), whose output moves about as many times faster than a number as its layers are wide."""
+    """Of the network alpha(s): all its weights move its output, which is far faster than a number at the same rate."""
     target_rate: float = 0.001
     samples: int = 5
     """Actions of the policy per state, in every expectation over them."""
@@ -259,7 +259,7 @@ def raw_multipliers(model: Any, observations: Float[Array, "batch obs"]) -> Floa
 
 
 def multipliers(model: Any, observations: Float[Array, "batch obs"]) -> Float[Array, " batch"]:
-    return jnp.minimum(jax.nn.softplus(raw_multipliers(model, observations)), 1e4)
+    return jnp.minimum(jax.nn.softplus(raw_multipliers(model, observations)), CEILING)
 
 
 def dual_loss(
@@ -267,11 +267,11 @@ def dual_loss(
 ) -> tuple[Array, None]:
     """Pushes the multiplier of each state up where its bound is broken, and down where not.
 
-    The push is on what softplus is taken of, and ends at a floor: the slope of softplus itself vanishes where the
+    The push is on what softplus is taken of, and ends at its bounds: the slope of softplus itself vanishes where the
     multiplier is small, and a state that has lost its multiplier would never get it back.
     """
     raw = raw_multipliers(model, observations)
-    push = jnp.where((raw < FLOOR) & (excess < 0.0), 0.0, excess)
+    push = jnp.where(raw < FLOOR, jnp.maximum(excess, 0.0), jnp.where(raw > CEILING, jnp.minimum(excess, 0.0), excess))
     return -(raw * jax.lax.stop_gradient(push)).mean(), None
 
 

@@ -52,7 +52,7 @@ def _scores(table: ScoreTable) -> list[str]:
         ]
         rows.append([f"mean of {len(table.common)}", "", "", *means])
     text = "Mean ± standard deviation over seeds; in italics what the paper printed for that method and task."
-    parts = [f"## Scores: {table.title}", _table(head, rows), text, _cell(table.diverged), _settings(table)]
+    parts = [f"## Scores: {table.title}", _table(head, rows), text, _cell(table.diverged_note), _settings(table)]
     return [part for part in parts if part]
 
 

@@ -146,7 +146,7 @@ def _scores(table: ScoreTable, view: int) -> str:
         "Normalised score of the last policy (its return where the task has no reference returns), mean ± standard "
         "deviation over seeds; the highest mean of a row is bold; "
         "in italics what the paper printed for that method and task. Settings were chosen on other episodes than those "
-        f"reported. {table.diverged}"
+        f"reported. {table.diverged_note}"
     )
     papers = any(paper_score(s) is not None for s in table.chosen.values())
     return (

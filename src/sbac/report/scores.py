@@ -96,14 +96,15 @@ class ScoreTable:
         return list(dict.fromkeys([*self.methods, *(m for data in self.datasets for m in self.stability_row(data))]))
 
     @property
-    def diverged(self) -> str:
+    def diverged_note(self) -> str:
         """Which runs ended without numbers, in a sentence; nothing if none did."""
         found = [
             f"{s.method} on {s.data} ({s.diverged} of {len(s.trials)} seeds)"
             for _, s in sorted(self.chosen.items(), key=lambda item: (data_order(item[0][0]), method_order(item[0][1])))
             if s.diverged
         ]
-        return f"Diverged, and counted as random policies: {', '.join(found)}." if found else ""
+        how = "Where the task has reference returns they count as random policies."
+        return f"Diverged: {', '.join(found)}. {how}" if found else ""
 
     @cached_property
     def _coverage(self) -> dict[str, frozenset[str]]:
