@@ -11,6 +11,7 @@ from sbac.evaluation.statistics import (
     interquartile_mean,
     interval,
     mean_of_tasks,
+    paired_difference,
     performance_profile,
     probability_of_improvement,
     resample,
@@ -120,6 +121,15 @@ def test_stratified_interval_agrees_with_scipys_bootstrap_of_several_samples() -
     ours = interval(tasks, resamples=20_000)
     spread = theirs.high - theirs.low
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.03 * spread)
+
+
+def test_paired_difference_is_scipys_paired_t_test() -> None:
+    rng = np.random.default_rng(0)
+    ours, theirs = rng.normal(3.0, 2.0, 7), rng.normal(1.0, 2.0, 7)
+    found = paired_difference(ours, theirs, confidence=0.9)
+    expected = scipy.stats.ttest_rel(ours, theirs).confidence_interval(0.9)
+    assert found == pytest.approx((np.mean(ours - theirs), expected.low, expected.high))
+    assert paired_difference([3.0], [2.0]) == (1.0, None, None)
 
 
 def test_one_run_has_no_interval() -> None:

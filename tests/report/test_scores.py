@@ -7,17 +7,20 @@ import pytest
 
 from report.synthetic import record
 from sbac.bench.results import BEST, ONE, collect
-from sbac.data.tasks import TASKS
+from sbac.data.tasks import TASKS, find_task
 from sbac.report.markdown import results_markdown
 from sbac.report.page import build_page
 from sbac.report.scores import (
     PAPER_NOTES,
     bench_commands,
     data_order,
+    difference,
+    excludes_zero,
     method_order,
     paper_score,
     score_tables,
     short_name,
+    what_w_changes,
 )
 
 
@@ -54,7 +57,7 @@ def test_means_are_over_what_every_method_has() -> None:
     assert one.paper_mean("sbac") == pytest.approx((81.1 + 99.6) / 2)
     expected = np.mean([one.chosen[data, "sbac"].deviation for data in one.common])
     assert one.deviation("sbac") == pytest.approx(expected)
-    assert one.improvement("sbac")["cql"].value == pytest.approx(0.5)  # always on hopper, never on walker2d
+    assert one.duels("sbac")["cql"].better.value == pytest.approx(0.5)  # always on hopper, never on walker2d
 
 
 def test_means_where_no_dataset_has_every_method() -> None:
@@ -63,11 +66,50 @@ def test_means_where_no_dataset_has_every_method() -> None:
     table, _ = score_tables(collect(cells()[:4] + gaps))
     assert table.common == ["walker2d-medium-made", "hopper-medium-made"]
     assert table.compared == list(table.overall()) == ["sbac", "cql"]
-    assert set(table.improvement("sbac")) == {"cql"} and not table.improvement("bc")
     text = results_markdown(cells()[:4] + gaps)
     assert "the 2 datasets that all methods but bc and iql have" in text
     page = build_page(cells()[:4] + gaps)
     assert page.count("mean of 2") == 2  # once for each way
+
+
+def test_a_duel_is_on_the_datasets_that_both_have() -> None:
+    """bc has halfcheetah alone, where means over all methods have nothing: it still meets sbac there."""
+    table, _ = score_tables(collect([*cells(), record("halfcheetah-medium-made", "bc", {1.0: 20.0})]))
+    duels = table.duels("sbac")
+    assert duels["bc"].datasets == ["halfcheetah-medium-made"]
+    assert duels["bc"].ours == pytest.approx(30.0, abs=0.5) and duels["bc"].theirs == pytest.approx(20.0, abs=0.5)
+    assert duels["bc"].better.value == 1.0
+    assert duels["cql"].datasets == ["walker2d-medium-made", "hopper-medium-made"]
+    assert duels["cql"].ours == pytest.approx(75.0, abs=0.5) and duels["cql"].theirs == pytest.approx(67.5, abs=0.5)
+    assert set(table.duels("bc")) == {"sbac"}  # cql has no halfcheetah
+    assert "| bc | 1 | 30." in results_markdown([*cells(), record("halfcheetah-medium-made", "bc", {1.0: 20.0})])
+
+
+def test_what_w_changes_is_paired_by_seed_at_the_same_setting() -> None:
+    with_w = record("hopper-medium-made", "sbac", {0.5: 60.0, 2.0: 80.0}, noise=0.0, seeds=4)
+    without = record("hopper-medium-made", "sbac-no-w", {0.5: 60.0, 1.0: 50.0, 2.0: 70.0}, noise=0.0, seeds=4)
+    low, high = find_task("hopper-medium-made").reference_min, find_task("hopper-medium-made").reference_max
+    for run, final in zip(with_w["runs"], with_w["final"], strict=True):  # alpha 0.5: seeds differ by 1, 2, 3, 4
+        if run["alpha"] == 0.5:
+            final["returns"] = [low + (60.0 + run["seed"] + 1.0) / 100 * (high - low)] * 100
+    found = what_w_changes(collect([with_w, without]))
+    assert list(found) == ["1k steps a phase"] and list(found["1k steps a phase"]) == ["hopper-medium-made"]
+    differences = found["1k steps a phase"]["hopper-medium-made"]
+    assert list(differences) == ["alpha 0.5", "alpha 2"]  # 1.0 was not tried with w
+    assert differences["alpha 0.5"].value == pytest.approx(2.5, abs=1e-3)
+    half = 3.182446 * np.std([1.0, 2.0, 3.0, 4.0], ddof=1) / 2.0  # t at three degrees of freedom
+    assert differences["alpha 0.5"].high == pytest.approx(2.5 + half, abs=1e-3)
+    assert excludes_zero(differences["alpha 0.5"]) and difference(differences["alpha 0.5"]) == "+2.5 ± 2.1"
+    text, page = results_markdown([with_w, without]), build_page([with_w, without])
+    assert "| hopper-medium-made | **+2.5 ± 2.1** | **+10.0 ± 0.0** |" in text
+    assert "What w changes" in page and "<b>+2.5 ± 2.1</b>" in page
+    for trial in (without["runs"], without["final"]):  # other seeds: nothing to pair
+        for entry in trial:
+            entry["seed"] += 7
+    for curve in without["curves"]:
+        curve["seed"] += 7
+    assert not what_w_changes(collect([with_w, without]))
+    assert "What w changes" not in build_page([with_w, without])
 
 
 def test_precision_is_part_of_a_name_only_where_it_tells_two_cells_apart() -> None:

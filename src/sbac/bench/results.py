@@ -63,6 +63,10 @@ class Series:
         return " ".join([self.method, *(f"{name}={short(value)}" for name, value in self.setting.items())])
 
     @property
+    def setting_name(self) -> str:
+        return ", ".join(f"{name} {short(value)}" for name, value in self.setting.items())
+
+    @property
     def unit(self) -> str:
         return "return" if self.task is None else "score"
 

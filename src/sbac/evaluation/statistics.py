@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
 
 Floats = NDArray[np.float64]
 Statistic = Callable[[Sequence[Floats]], Floats]
@@ -108,6 +109,16 @@ def probability_of_improvement(
     pairs = zip(resample(x, resamples, seed), resample(y, resamples, seed + 1), strict=True)
     low, high = percentiles(np.mean([wins(a, b) for a, b in pairs], axis=0), confidence)
     return Interval(value, float(low), float(high))
+
+
+def paired_difference(ours: ArrayLike, theirs: ArrayLike, *, confidence: float = 0.95) -> Interval:
+    """The mean of ours less theirs, run by run, with the interval of Student's t."""
+    difference = np.asarray(ours, np.float64) - np.asarray(theirs, np.float64)
+    value, count = float(difference.mean()), len(difference)
+    if count < 2:
+        return Interval(value, None, None)
+    half = float(stdtrit(count - 1, (1.0 + confidence) / 2.0) * difference.std(ddof=1) / np.sqrt(count))
+    return Interval(value, value - half, value + half)
 
 
 def _tasks(scores: Sequence[ArrayLike]) -> list[Floats]:

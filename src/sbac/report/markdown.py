@@ -5,11 +5,22 @@ from pathlib import Path
 
 from sbac import files
 from sbac.bench.cells import Record
-from sbac.bench.results import Series, collect, short
+from sbac.bench.results import Series, collect
 from sbac.errors import UserError
 from sbac.evaluation.stability import DEFINITION
 from sbac.evaluation.statistics import Interval
-from sbac.report.scores import PAPER_NOTES, ScoreTable, bench_commands, number, paper_score, score_tables
+from sbac.report.scores import (
+    PAPER_NOTES,
+    W_NOTE,
+    ScoreTable,
+    bench_commands,
+    difference,
+    excludes_zero,
+    number,
+    paper_score,
+    score_tables,
+    what_w_changes,
+)
 
 BEGIN, END = "<!-- tables: begin (written by sbac report) -->", "<!-- tables: end -->"
 
@@ -21,6 +32,7 @@ def results_markdown(records: Sequence[Record]) -> str:
     if not records:
         return "No cell has been measured yet."
     parts = [part for table in tables for part in (*_scores(table), *_overall(table), *_stability(table))]
+    parts += _what_w_changes(series)
     unfinished = sorted({f"{s.data} {s.method}" for s in series if not s.is_final})
     if unfinished:
         parts.append(f"Trained, and not yet measured with their final episodes: {', '.join(unfinished)}.")
@@ -80,9 +92,7 @@ def _steps(row: dict[str, Series]) -> str:
 def _settings(table: ScoreTable) -> str:
     def chosen(method: str) -> str:
         found = {
-            data: ", ".join(f"{k} {short(v)}" for k, v in table.chosen[data, method].setting.items())
-            for data in table.datasets
-            if (data, method) in table.chosen
+            data: table.chosen[data, method].setting_name for data in table.datasets if (data, method) in table.chosen
         }
         if len(set(found.values())) == 1:
             return f"{method}: {next(iter(found.values())) or 'its preset'}"
@@ -95,23 +105,46 @@ def _overall(table: ScoreTable) -> list[str]:
     overall = table.overall()
     if not overall:
         return []
-    first = table.compared[0]
-    better = table.improvement(first)
-    rows = [
-        [method, _interval(overall[method][0]), _interval(overall[method][1])]
-        + ([_interval(better[method], 2) if method in better else ""])
-        for method in table.compared
-    ]
-    head = ["method", "mean", "interquartile mean", f"P({first} better)"]
+    rows = [[method, *map(_interval, overall[method])] for method in table.compared]
     count = len(table.common)
     missing = [method for method in table.methods if method not in table.compared]
     which = f"all methods but {' and '.join(missing)} have" if missing else "every method has"
     return [
         f"### Over {'the one dataset' if count == 1 else f'the {count} datasets'} that {which}",
-        _table(head, rows),
-        "In brackets: 95 % intervals of the bootstrap that draws seeds within each dataset. "
+        _table(["method", "mean", "interquartile mean"], rows),
+        "In brackets: 95 % intervals of the bootstrap that draws seeds within each dataset.",
+        *_duels(table),
+    ]
+
+
+def _duels(table: ScoreTable) -> list[str]:
+    first = table.methods[0]
+    rows = [
+        [method, str(len(duel.datasets)), f"{duel.ours:.1f}", f"{duel.theirs:.1f}", _interval(duel.better, 2)]
+        for method, duel in table.duels(first).items()
+    ]
+    if not rows:
+        return []
+    return [
+        f"### {first} against each, on the datasets that both have",
+        _table(["method", "datasets", f"mean of {first}", "of the method", f"P({first} better)"], rows),
         f"P({first} better): how likely a run of {first} scores more than a run of the method, on one of the datasets.",
     ]
+
+
+def _what_w_changes(series: Sequence[Series]) -> list[str]:
+    parts: list[str] = []
+    for length, found in what_w_changes(series).items():
+        settings = list(dict.fromkeys(setting for row in found.values() for setting in row))
+        rows = [[data, *(_difference(row.get(setting)) for setting in settings)] for data, row in found.items()]
+        parts += [f"## What w changes: {length}", _table(["dataset", *settings], rows), W_NOTE]
+    return parts
+
+
+def _difference(found: Interval | None) -> str:
+    if found is None:
+        return ""
+    return f"**{difference(found)}**" if excludes_zero(found) else difference(found)
 
 
 def _interval(found: Interval, digits: int = 1) -> str:

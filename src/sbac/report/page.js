@@ -291,9 +291,10 @@
     const small = `${view.common.length} task${view.common.length > 1 ? "s" : ""}`;
     dotChart(card(box, "Interquartile mean of the scores", small), methods.map((m) => row(m, view.overall[m].iqm)),
       { label: "Interquartile means", what: "interquartile mean", digits: 1 });
-    const others = methods.filter((m) => m in view.better);
+    const others = view.methods.filter((m) => m in view.better);
     if (others.length) {
-      dotChart(card(box, `Probability that ${view.first} is better`, small), others.map((m) => row(m, view.better[m])),
+      const duel = (m) => ({ ...row(m, view.better[m].better), name: `${m} (${view.better[m].tasks})` });
+      dotChart(card(box, `Probability that ${view.first} is better`, "tasks both have"), others.map(duel),
         { label: "Probabilities of improvement", what: `${view.first} better`, range: [0, 1], middle: 0.5, digits: 2 });
     }
     const lines = methods.filter((m) => !state.off.has(m)).map((m) => ({

@@ -14,17 +14,22 @@ from sbac import files
 from sbac.bench.cells import ONLINE, Record
 from sbac.bench.results import ONE, Series, collect, short
 from sbac.evaluation.stability import DEFINITION
+from sbac.evaluation.statistics import Interval
 from sbac.report.payload import EVERY, page_data
 from sbac.report.scores import (
     PAPER_NOTES,
+    W_NOTE,
     ScoreTable,
     bench_commands,
     data_order,
+    difference,
+    excludes_zero,
     method_order,
     number,
     paper_score,
     score_tables,
     short_name,
+    what_w_changes,
 )
 
 ABBREVIATIONS = (
@@ -44,6 +49,7 @@ def build_page(records: Sequence[Record], title: str = "sbac report", strips: Se
     sections = [
         _section("scores", "Scores", "".join(_scores(table, i) for i, table in enumerate(tables)) + _every(series)),
         _section("overall", "Over all tasks", _overall_text() + _charts("overall")) if tables else "",
+        _section("w", "What w changes", _what_w_changes(series)) if what_w_changes(series) else "",
         _section("curves", "Learning curves", _curves_text() + _charts("curves")),
         _section("stability", "Stability", _charts("stability") + _stability_text(series)),
         _section("logged", "What training logged", _logged_text(series) + _charts("logged")),
@@ -168,11 +174,7 @@ def _head(name: str, below: str = "") -> str:
 def _one_setting(table: ScoreTable, method: str) -> str:
     if table.way != ONE:
         return ""
-    return _setting(next(s for (_, name), s in table.chosen.items() if name == method))
-
-
-def _setting(s: Series) -> str:
-    return ", ".join(f"{name} {short(value)}" for name, value in s.setting.items())
+    return next(s for (_, name), s in table.chosen.items() if name == method).setting_name
 
 
 def _score_row(table: ScoreTable, data: str) -> str:
@@ -185,7 +187,7 @@ def _score_row(table: ScoreTable, data: str) -> str:
             row[method].mean,
             row[method].deviation,
             paper_score(row[method]),
-            "" if table.way == ONE else _setting(row[method]),
+            "" if table.way == ONE else row[method].setting_name,
             row[method].mean == best,
         )
         if method in row
@@ -225,7 +227,7 @@ def _every(series: Sequence[Series]) -> str:
 
 
 def _setting_row(s: Series) -> str:
-    texts = [escape(text) for text in (s.method, _setting(s), s.steps)]
+    texts = [escape(text) for text in (s.method, s.setting_name, s.steps)]
     numbers = [str(len(s.trials)), "0", "", "", ""]
     if s.evaluated:
         deviation = "" if s.deviation is None else f"{s.deviation:.1f}"
@@ -236,14 +238,39 @@ def _setting_row(s: Series) -> str:
     return f'<tr data-task="{name}"><th scope="row">{name}</th>{cells}</tr>'
 
 
+def _what_w_changes(series: Sequence[Series]) -> str:
+    """A table for each length of training: datasets by settings."""
+    tables: list[str] = []
+    for length, rows in what_w_changes(series).items():
+        settings = list(dict.fromkeys(setting for row in rows.values() for setting in row))
+        heads = "".join(_head(name) for name in ("dataset", *settings))
+        body = "".join(
+            f'<tr data-task="{escape(data)}"><th scope="row" data-value="{escape(data)}">{escape(data)}</th>'
+            + "".join(_difference_cell(row.get(setting)) for setting in settings)
+            + "</tr>"
+            for data, row in rows.items()
+        )
+        table = f'<table class="sortable"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>'
+        tables.append(f'<div class="scroll">{table}</div>{_note(f"{length.capitalize()}. {W_NOTE}")}')
+    return "".join(tables)
+
+
+def _difference_cell(found: Interval | None) -> str:
+    if found is None:
+        return "<td></td>"
+    text = difference(found)
+    return f'<td data-value="{found.value!r}">{f"<b>{text}</b>" if excludes_zero(found) else text}</td>'
+
+
 # --- Words beside the charts --------------------------------------------------------------------------------------
 
 
 def _overall_text() -> str:
     return _note(
         "Over the tasks that every method shown here has. Dots: the mean of the middle half of all runs, and the "
-        "probability that a run of the first method beats one of the other; lines: 95 % intervals of the bootstrap "
-        "that draws seeds within each task. Profiles: the share of runs that score more than the value on the axis."
+        "probability that a run of the first method beats one of the other, on the tasks that both have (how many "
+        "stands in brackets); lines: 95 % intervals of the bootstrap that draws seeds within each task. Profiles: the "
+        "share of runs that score more than the value on the axis."
     )
 
 

@@ -33,7 +33,7 @@ def page_data(records: Sequence[Record], series: Sequence[Series], tables: Seque
 def _view(table: ScoreTable, places: Mapping[int, int]) -> dict[str, Any]:
     everything = np.concatenate([s.scores for s in table.chosen.values() if s.unit == "score"] or [np.zeros(1)])
     thresholds = np.linspace(min(0.0, everything.min()), max(1.0, everything.max()), PROFILE_POINTS)
-    first = table.compared[0]
+    first = table.methods[0]
     return {
         "name": f"{WAYS[table.way]} ({table.length})".capitalize(),
         "way": table.way,
@@ -49,7 +49,10 @@ def _view(table: ScoreTable, places: Mapping[int, int]) -> dict[str, Any]:
             method: {"mean": _bounds(mean), "iqm": _bounds(iqm)} for method, (mean, iqm) in table.overall().items()
         },
         "first": first,
-        "better": {method: _bounds(found) for method, found in table.improvement(first).items()},
+        "better": {
+            method: {"tasks": len(duel.datasets), "better": _bounds(duel.better)}
+            for method, duel in table.duels(first).items()
+        },
         "thresholds": digits(thresholds, 4),
         "profiles": {
             method: [digits(part, 4) for part in parts] for method, parts in table.profiles(thresholds).items()

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from sbac.evaluation.statistics import (
     Interval,
     interval,
     mean_of_tasks,
+    paired_difference,
     performance_profile,
     probability_of_improvement,
 )
@@ -31,6 +32,11 @@ PAPER_NOTES = (
     "trained on, it does not say. Three of its printed means do not follow from its rows: SBAC's over the MuJoCo tasks "
     "is 76.5 (printed 76.4), F-BRC's 68.1 (printed 68.0), and BRAC-p's over the Adroit tasks 2.0 (printed 1.0). Its "
     "MuJoCo means of BCQ, BRAC+ and AlgaeDICE are over 12 tasks, the others over 15."
+)
+
+W_NOTE = (
+    "Score of sbac less that of sbac-no-w at the same setting, paired by seed, with 95 % intervals (Student's t); bold "
+    "where the interval excludes zero, as one in twenty would by chance."
 )
 
 
@@ -56,6 +62,15 @@ def short_name(data: str) -> str:
     """As the paper labels its bars: HC-mr for halfcheetah-medium-replay-v2."""
     match = re.fullmatch(r"(halfcheetah|hopper|walker2d)-(.+)-(v\d|made)", data)
     return data if match is None else "-".join(SHORT.get(part, part) for part in match.groups()[:2])
+
+
+class Duel(NamedTuple):
+    """Two methods on the scored datasets that both have: their means, and how likely a run of the first scores more."""
+
+    datasets: list[str]
+    ours: float
+    theirs: float
+    better: Interval
 
 
 @dataclass(frozen=True)
@@ -160,20 +175,41 @@ class ScoreTable:
         known = [score[0] for score in found if score is not None]
         return float(np.mean(known)) if known and len(known) == len(found) else None
 
-    def improvement(self, method: str) -> dict[str, Interval]:
-        """How likely a run of `method` beats one of each other method on a common dataset."""
-        if not self.common or method not in self.compared:
-            return {}
-        ours = self.scores(method)
-        return {
-            other: probability_of_improvement(ours, self.scores(other)) for other in self.compared if other != method
-        }
+    def duels(self, method: str) -> dict[str, Duel]:
+        """The method against each other one that shares a scored dataset with it."""
+        found: dict[str, Duel] = {}
+        for other in self.methods:
+            shared = [data for data in self.datasets if data in self._coverage[method] & self._coverage[other]]
+            if other == method or not shared:
+                continue
+            ours, theirs = ([self.chosen[data, name].scores for data in shared] for name in (method, other))
+            our_mean, their_mean = float(mean_of_tasks(ours)), float(mean_of_tasks(theirs))
+            found[other] = Duel(shared, our_mean, their_mean, probability_of_improvement(ours, theirs))
+        return found
 
     def profiles(self, thresholds: Floats) -> dict[str, tuple[Floats, Floats, Floats]]:
         """For each method the share of runs above each threshold, and its bounds."""
         if not self.common:
             return {}
         return {method: performance_profile(self.scores(method), thresholds) for method in self.compared}
+
+
+def what_w_changes(series: Sequence[Series]) -> dict[str, dict[str, dict[str, Interval]]]:
+    """Scores of `sbac` less those of `sbac-no-w`, paired by seed: by length of training, dataset and setting."""
+
+    def place(s: Series) -> tuple[str, ...]:
+        return s.data, s.length, s.method.removeprefix(s.record["algorithm"]), s.setting_name
+
+    final = [s for s in series if s.is_final]
+    without = {place(s): s for s in final if s.record["algorithm"] == "sbac-no-w"}
+    found: dict[str, dict[str, dict[str, Interval]]] = {}
+    for s in sorted(final, key=lambda s: data_order(s.data)):
+        other = without.get(place(s)) if s.record["algorithm"] == "sbac" else None
+        if other is None or [t.seed for t in s.trials] != [t.seed for t in other.trials]:
+            continue
+        by_data = found.setdefault(", ".join(filter(None, [s.length, s.method.removeprefix("sbac")])), {})
+        by_data.setdefault(s.data, {})[s.setting_name] = paired_difference(s.scores, other.scores)
+    return found
 
 
 def score_tables(series: Sequence[Series]) -> list[ScoreTable]:
@@ -205,6 +241,16 @@ def paper_score(series: Series) -> Score | None:
 
 def number(mean: float, deviation: float | None, digits: int = 1) -> str:
     return f"{mean:.{digits}f}" if deviation is None else f"{mean:.{digits}f} ± {deviation:.{digits}f}"
+
+
+def difference(found: Interval) -> str:
+    """With its sign, and half the width of its interval."""
+    half = "" if found.high is None else f" ± {found.high - found.value:.1f}"
+    return f"{found.value:+.1f}{half}"
+
+
+def excludes_zero(found: Interval) -> bool:
+    return found.low is not None and found.high is not None and (found.low > 0.0 or found.high < 0.0)
 
 
 def bench_commands(records: Iterable[Mapping[str, Any]]) -> list[str]:
