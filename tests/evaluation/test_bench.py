@@ -337,7 +337,8 @@ def test_files_come_back_as_they_were_written(tmp_path: Path) -> None:
 
 
 def test_names_stay_inside_the_folder() -> None:
-    assert slug("../../etc/passwd") == "passwd" and slug("<script>") == "script" and slug("..") == "data"
+    assert slug("../../etc/passwd") == "etc_passwd" and slug("<script>") == "script" and slug("..") == "data"
+    assert slug("D4RL/door/human-v2") == "D4RL_door_human-v2"  # not the folder of D4RL/pen/human-v2
 
 
 def test_merging_keeps_the_more_complete(tmp_path: Path) -> None:

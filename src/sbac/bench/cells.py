@@ -168,7 +168,7 @@ def now() -> str:
 
 def slug(name: str) -> str:
     """A name as a file may bear it."""
-    return re.sub(r"[^A-Za-z0-9.=-]+", "_", Path(name).name).strip("._") or "data"
+    return re.sub(r"[^A-Za-z0-9.=-]+", "_", name).strip("._") or "data"
 
 
 def stem(data: str, algorithm: str, key: str) -> str:
