@@ -127,6 +127,11 @@ def test_units_of_the_states_do_not_matter() -> None:
 def test_next_state_of_a_terminal_row_is_not_read() -> None:
     moved = GOOD["next_states"] + 50.0 * GOOD["terminals"][:, None]
     assert np.allclose(ratio_of(next_states=moved)(GOOD["states"]), ratio_of()(GOOD["states"]), atol=1e-6)
+    unknown = np.where(GOOD["terminals"][:, None], np.nan, GOOD["next_states"])
+    assert np.allclose(ratio_of(next_states=unknown)(GOOD["states"]), ratio_of()(GOOD["states"]), atol=1e-6)
+    unknown[np.flatnonzero(~GOOD["terminals"])[0]] = np.nan  # one that is read
+    with pytest.raises(UserError, match="next_states: expected finite numbers"):
+        ratio_of(next_states=unknown)
 
 
 def test_state_action_classifier_takes_actions_of_the_policy() -> None:
@@ -137,6 +142,9 @@ def test_state_action_classifier_takes_actions_of_the_policy() -> None:
     }
     ratio = ratio_of(estimator="state-action-classifier", **actions)
     assert np.isfinite(ratio(GOOD["states"])).all()
+    unknown = np.where(GOOD["terminals"][:, None], np.nan, actions["next_policy_actions"])
+    same = ratio_of(estimator="state-action-classifier", **{**actions, "next_policy_actions": unknown})
+    assert np.allclose(same(GOOD["states"]), ratio(GOOD["states"]), atol=1e-6)
     with pytest.raises(UserError, match="initial_policy_actions: expected 20 rows, got 19"):
         short = {**actions, "initial_policy_actions": actions["initial_policy_actions"][1:]}
         ratio_of(estimator="state-action-classifier", **short)

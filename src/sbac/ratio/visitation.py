@@ -96,11 +96,13 @@ def visitation_ratio(
     def standardised(x: np.ndarray) -> Array:
         return jnp.asarray((x - centre) / scale)
 
+    ends = flags_of("terminals", terminals, count)
+    successors = own_at_ends("next_states", next_states, s, ends)
     data = RatioBatch(
         states=standardised(s),
         log_ratio=jnp.asarray(column_of("log_ratio", log_ratio, count)),
-        next_states=standardised(rows_of("next_states", next_states, rows=count, columns=size)),
-        terminals=jnp.asarray(flags_of("terminals", terminals, count)),
+        next_states=standardised(rows_of("next_states", successors, rows=count, columns=size)),
+        terminals=jnp.asarray(ends),
     )
     starts = count  # in the theorem form pi restarts at the rows themselves
     if config.ratio_form == "exact":
@@ -110,6 +112,8 @@ def visitation_ratio(
         data, starts = data._replace(initial_states=standardised(initial)), len(initial)
     if method(config) == "state-action-classifier":
         own = action_rows("actions", actions, count)
+        if next_policy_actions is not None:
+            next_policy_actions = own_at_ends("next_policy_actions", next_policy_actions, np.asarray(own), ends)
         data = data._replace(
             actions=own,
             next_policy_actions=action_rows("next_policy_actions", next_policy_actions, count, own.shape[1]),
@@ -215,6 +219,12 @@ def make_config(
     config = RatioConfig(discount=discount, steps=(steps,), batch_size=batch_size, **chosen)
     method(config)  # names that do not exist are refused before anything is computed
     return config
+
+
+def own_at_ends(name: str, values: npt.ArrayLike, own: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """What comes next, and the row's own in its place where nothing does: logs hold anything there, NaN too."""
+    x = numbers(name, values)
+    return np.where(ends[:, None] == 1, own, x) if x.shape == own.shape else x
 
 
 def action_rows(name: str, values: npt.ArrayLike | None, rows: int, columns: int | None = None) -> Array:
