@@ -85,6 +85,17 @@ def test_a_duel_is_on_the_datasets_that_both_have() -> None:
     assert "| bc | 1 | 30." in results_markdown([*cells(), record("halfcheetah-medium-made", "bc", {1.0: 20.0})])
 
 
+def without_grid(cell: dict) -> dict:
+    """The cell with its first setting alone, as its preset's."""
+    first = {"alpha": cell["runs"][0]["alpha"]}
+    alone = {
+        name: [{**entry, "setting": {}} for entry in cell[name] if entry["setting"] == first]
+        for name in ("curves", "final")
+    }
+    seeds = [{"seed": run["seed"]} for run in cell["runs"] if run["alpha"] == first["alpha"]]
+    return cell | alone | {"grid": [], "runs": seeds, "settings": {}}
+
+
 def test_what_w_changes_is_paired_by_seed_at_the_same_setting() -> None:
     with_w = record("hopper-medium-made", "sbac", {0.5: 60.0, 2.0: 80.0}, noise=0.0, seeds=4)
     without = record("hopper-medium-made", "sbac-no-w", {0.5: 60.0, 1.0: 50.0, 2.0: 70.0}, noise=0.0, seeds=4)
@@ -103,6 +114,8 @@ def test_what_w_changes_is_paired_by_seed_at_the_same_setting() -> None:
     text, page = results_markdown([with_w, without]), build_page([with_w, without])
     assert "| hopper-medium-made | **+2.5 ± 2.1** | **+10.0 ± 0.0** |" in text
     assert "What w changes" in page and "<b>+2.5 ± 2.1</b>" in page
+    alone = [without_grid(cell) for cell in (with_w, without)]
+    assert list(what_w_changes(collect(alone))["1k steps a phase"]["hopper-medium-made"]) == ["its preset"]
     for trial in (without["runs"], without["final"]):  # other seeds: nothing to pair
         for entry in trial:
             entry["seed"] += 7

@@ -209,7 +209,7 @@ def what_w_changes(series: Sequence[Series]) -> dict[str, dict[str, dict[str, In
         if other is None or [t.seed for t in s.trials] != [t.seed for t in other.trials]:
             continue
         by_data = found.setdefault(", ".join(filter(None, [s.length, s.method.removeprefix("sbac")])), {})
-        by_data.setdefault(s.data, {})[s.setting_name] = paired_difference(s.scores, other.scores)
+        by_data.setdefault(s.data, {})[s.setting_name or "its preset"] = paired_difference(s.scores, other.scores)
     return found
 
 
