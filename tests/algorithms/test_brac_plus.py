@@ -299,6 +299,12 @@ def test_acting_takes_the_best_sample_within_one_deviation(state: brac_plus.Stat
     assert (np.abs((fresh - mean) / std) < 1 + 1e-3).all()
 
 
+def test_one_candidate_is_the_mean(state: brac_plus.State) -> None:
+    policy = acting.policy(brac_plus.actor(dataclasses.replace(CONFIG, acting_candidates=1), {}, state))
+    s = np.random.default_rng(0).standard_normal((9, 3)).astype(np.float32)
+    np.testing.assert_allclose(policy(s), np.tanh(float64.tanh_gaussian(state.policy.model, s)[0]), atol=2e-5)
+
+
 def test_every_phase_leaves_a_policy(past: dict[str, Any]) -> None:
     s = np.random.default_rng(0).standard_normal((9, 3)).astype(np.float32)
     clone = acting.policy(brac_plus.clone_actor(CONFIG, {}, past["clone"]))

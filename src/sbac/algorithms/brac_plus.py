@@ -91,6 +91,7 @@ class BRACPlusConfig(Config):
     codes: int = 5
     """Codes per action in the bound of the KL."""
     acting_candidates: int = 20
+    """Actions within one deviation of the mean, the best of which by the critics is taken; 1: the mean itself."""
 
 
 def decayed(rate: float | Array, step: Array, steps: int) -> Array:
@@ -417,6 +418,8 @@ def validate(config: BRACPlusConfig, past: Past, state: State, batch: Batch, key
 def actor(config: BRACPlusConfig, past: Past, state: State) -> Actor:
     actions = state.policy.model.net.biases[-1].shape[-1] // 2
     noise = jax.random.normal(jax.random.key(0), (config.acting_candidates, actions))
+    if config.acting_candidates == 1:
+        noise = jnp.zeros_like(noise)
     return Actor(
         "best-of-gaussian",
         {"policy": state.policy.model.net, "critic": state.critic.model.nets},
