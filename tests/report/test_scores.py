@@ -50,38 +50,71 @@ def test_without_a_choice_there_is_one_table() -> None:
 
 def test_means_are_over_what_every_method_has() -> None:
     one, _ = score_tables(collect(cells()))
-    assert one.common == ["walker2d-medium-made", "hopper-medium-made"]  # cql has no halfcheetah
-    mean, iqm = one.overall()["sbac"]
+    (block,) = one.blocks
+    assert block == ("MuJoCo", ["walker2d-medium-made", "hopper-medium-made"], ["sbac", "cql"])  # no halfcheetah of cql
+    mean, iqm = one.overall(block)["sbac"]
     assert mean.value == pytest.approx((70.0 + 80.0) / 2, abs=0.5) and mean.low < mean.value < mean.high
     assert 70.0 < iqm.value < 80.0
-    assert one.paper_mean("sbac") == pytest.approx((81.1 + 99.6) / 2)
-    expected = np.mean([one.chosen[data, "sbac"].deviation for data in one.common])
-    assert one.deviation("sbac") == pytest.approx(expected)
-    assert one.duels("sbac")["cql"].better.value == pytest.approx(0.5)  # always on hopper, never on walker2d
+    assert one.paper_mean(block, "sbac") == pytest.approx((81.1 + 99.6) / 2)
+    expected = np.mean([one.chosen[data, "sbac"].deviation for data in block.datasets])
+    assert one.deviation(block, "sbac") == pytest.approx(expected)
+    assert one.duels("MuJoCo", "sbac")["cql"].better.value == pytest.approx(0.5)  # always on hopper, never on walker2d
 
 
 def test_means_where_no_dataset_has_every_method() -> None:
     """bc has hopper, iql walker2d: the means are over both, of the two methods that have them."""
     gaps = [record("hopper-medium-made", "bc", {1.0: 50.0}), record("walker2d-medium-made", "iql", {1.0: 40.0})]
     table, _ = score_tables(collect(cells()[:4] + gaps))
-    assert table.common == ["walker2d-medium-made", "hopper-medium-made"]
-    assert table.compared == list(table.overall()) == ["sbac", "cql"]
-    text = results_markdown(cells()[:4] + gaps)
-    assert "the 2 datasets that all methods but bc and iql have" in text
-    page = build_page(cells()[:4] + gaps)
-    assert page.count("mean of 2") == 2  # once for each way
+    assert table.blocks == [("MuJoCo", ["walker2d-medium-made", "hopper-medium-made"], ["sbac", "cql"])]
+    assert table.left_out(table.blocks[0]) == ["bc", "iql"]
+    assert "### 2 MuJoCo tasks that these 2 methods have" in results_markdown(cells()[:4] + gaps)
+    assert build_page(cells()[:4] + gaps).count("mean of 2 MuJoCo tasks") == 2  # once for each way
+
+
+def test_means_over_few_tasks_of_all_and_many_of_some() -> None:
+    """Three methods have three tasks, a fourth two of them, and one a task that nobody shares."""
+    tasks = ["halfcheetah-medium-made", "walker2d-medium-made", "hopper-medium-made"]
+    many = [record(task, method, {1.0: 50.0}) for task in tasks for method in ("bc", "iql", "cql")]
+    few = [record(task, "td3-bc", {1.0: 60.0}) for task in tasks[1:]]
+    lone = [record("hopper-expert-made", "bc", {1.0: 90.0}), record("door-human-v1", "bc", {1.0: 5.0})]
+    (table,) = score_tables(collect([*many, *few, *lone]))
+    assert [(block.name, block.methods) for block in table.blocks] == [
+        ("2 MuJoCo tasks", ["bc", "td3-bc", "iql", "cql"]),
+        ("3 MuJoCo tasks", ["bc", "iql", "cql"]),
+    ]
+    text = results_markdown([*many, *few, *lone])
+    assert "### 2 MuJoCo tasks that every method has" in text
+    assert "### 3 MuJoCo tasks that these 3 methods have" in text
+    (mean,) = (line for line in text.splitlines() if line.startswith("| mean of 3"))
+    assert [cell.strip()[:2] for cell in mean.split("|")[4:-1]] == ["50", "", "50", "50"]
+
+
+def test_suites_are_averaged_apart() -> None:
+    settings = {"sbac": {0.5: 5.0, 2.0: 6.0}, "cql": {1.0: 5.0}}
+    adroit = [record(f"{hand}-human-v1", name, settings[name]) for hand in ("pen", "door") for name in settings]
+    table, _ = score_tables(collect([*cells(), *adroit]))
+    assert [block.name for block in table.blocks] == ["2 MuJoCo tasks", "2 Adroit tasks"]
+    assert table.overall(table.blocks[1])["cql"][0].value == pytest.approx(5.0, abs=0.5)
+    assert table.paper_mean(table.blocks[1], "cql") == pytest.approx((55.8 + 9.1) / 2)
+    assert table.duels("Adroit", "sbac")["cql"].datasets == ["pen-human-v1", "door-human-v1"]
+    page = build_page([*cells(), *adroit])
+    assert "mean of 2 MuJoCo tasks" in page and "mean of 2 Adroit tasks" in page
+    alone, _ = score_tables(collect(adroit[:2]))  # a lone dataset is averaged where there is nothing else
+    assert [block.name for block in alone.blocks] == ["1 Adroit task"]
+    (unscored,) = score_tables(collect([record("log.npz", "bc", {1.0: 50.0}, scored=False)]))
+    assert not unscored.blocks
 
 
 def test_a_duel_is_on_the_datasets_that_both_have() -> None:
     """bc has halfcheetah alone, where means over all methods have nothing: it still meets sbac there."""
     table, _ = score_tables(collect([*cells(), record("halfcheetah-medium-made", "bc", {1.0: 20.0})]))
-    duels = table.duels("sbac")
+    duels = table.duels("MuJoCo", "sbac")
     assert duels["bc"].datasets == ["halfcheetah-medium-made"]
     assert duels["bc"].ours == pytest.approx(30.0, abs=0.5) and duels["bc"].theirs == pytest.approx(20.0, abs=0.5)
     assert duels["bc"].better.value == 1.0
     assert duels["cql"].datasets == ["walker2d-medium-made", "hopper-medium-made"]
     assert duels["cql"].ours == pytest.approx(75.0, abs=0.5) and duels["cql"].theirs == pytest.approx(67.5, abs=0.5)
-    assert set(table.duels("bc")) == {"sbac"}  # cql has no halfcheetah
+    assert set(table.duels("MuJoCo", "bc")) == {"sbac"}  # cql has no halfcheetah
     assert "| bc | 1 | 30." in results_markdown([*cells(), record("halfcheetah-medium-made", "bc", {1.0: 20.0})])
 
 

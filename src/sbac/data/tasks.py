@@ -26,6 +26,11 @@ class Task:
     files: tuple[str, ...] = ()
     """The names D4RL's own file goes by, in the order they are looked for."""
 
+    @property
+    def suite(self) -> str:
+        """MuJoCo or Adroit: the paper averages each by itself."""
+        return "Adroit" if "Adroit" in self.env_id else "MuJoCo"
+
     def score(self, value: float) -> float:
         """The normalised score of a return."""
         return 100.0 * (value - self.reference_min) / (self.reference_max - self.reference_min)

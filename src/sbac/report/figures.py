@@ -111,15 +111,16 @@ def _ablations(table: ScoreTable) -> tuple[Any, str] | None:
 
 
 def _profiles(table: ScoreTable) -> tuple[Any, str] | None:
-    if not table.common:
+    if not table.blocks:
         return None
-    highest = max(float(scores.max()) for method in table.compared for scores in table.scores(method))
+    block = max(table.blocks, key=lambda b: b.size)
+    highest = max(float(scores.max()) for method in block.methods for scores in table.scores(block, method))
     thresholds = np.linspace(0.0, max(1.0, highest), 101)
     figure, (ax,) = _axes(1, 1, 6.0, 3.2)
-    for method, (share, low, high) in table.profiles(thresholds).items():
+    for method, (share, low, high) in table.profiles(block, thresholds).items():
         ax.plot(thresholds, share, color=_colour(table, method), label=method)
         ax.fill_between(thresholds, low, high, color=_colour(table, method), alpha=0.12, linewidth=0)
     ax.set_xlabel("score")
     ax.set_ylabel("share of runs above it")
     ax.legend(frameon=False, fontsize="small")
-    return figure, "Performance profiles over the tasks that every method shown here has, with 95 % bands"
+    return figure, f"Performance profiles over {block.name} that every method shown here has, with 95 % bands"

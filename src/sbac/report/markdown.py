@@ -56,13 +56,13 @@ def _scores(table: ScoreTable) -> list[str]:
         [data, _kind(table.row(data)), _steps(table.row(data)), *(_entry(table, data, m) for m in table.methods)]
         for data in table.datasets
     ]
-    overall = table.overall()
-    if overall:
+    for block in table.blocks:
+        overall = table.overall(block)
         means = [
-            _beside(overall[m][0].value, table.deviation(m), table.paper_mean(m)) if m in overall else ""
+            _beside(overall[m][0].value, table.deviation(block, m), table.paper_mean(block, m)) if m in overall else ""
             for m in table.methods
         ]
-        rows.append([f"mean of {len(table.common)}", "", "", *means])
+        rows.append([f"mean of {block.name}", "", "", *means])
     text = "Mean ± standard deviation over seeds; in italics what the paper printed for that method and task."
     parts = [f"## Scores: {table.title}", _table(head, rows), text, _cell(table.diverged_note), _settings(table)]
     return [part for part in parts if part]
@@ -102,33 +102,30 @@ def _settings(table: ScoreTable) -> str:
 
 
 def _overall(table: ScoreTable) -> list[str]:
-    overall = table.overall()
-    if not overall:
-        return []
-    rows = [[method, *map(_interval, overall[method])] for method in table.compared]
-    count = len(table.common)
-    missing = [method for method in table.methods if method not in table.compared]
-    which = f"all methods but {' and '.join(missing)} have" if missing else "every method has"
-    return [
-        f"### Over {'the one dataset' if count == 1 else f'the {count} datasets'} that {which}",
-        _table(["method", "mean", "interquartile mean"], rows),
-        "In brackets: 95 % intervals of the bootstrap that draws seeds within each dataset.",
-        *_duels(table),
-    ]
+    parts: list[str] = []
+    for block in table.blocks:
+        rows = [[method, *map(_interval, found)] for method, found in table.overall(block).items()]
+        who = f"these {len(block.methods)} methods have" if table.left_out(block) else "every method has"
+        parts += [f"### {block.name} that {who}", _table(["method", "mean", "interquartile mean"], rows)]
+    if parts:
+        parts.append("In brackets: 95 % intervals of the bootstrap that draws seeds within each dataset.")
+    for suite in dict.fromkeys(block.suite for block in table.blocks):
+        parts += _duels(table, suite)
+    return parts
 
 
-def _duels(table: ScoreTable) -> list[str]:
+def _duels(table: ScoreTable, suite: str) -> list[str]:
     first = table.methods[0]
     rows = [
         [method, str(len(duel.datasets)), f"{duel.ours:.1f}", f"{duel.theirs:.1f}", _interval(duel.better, 2)]
-        for method, duel in table.duels(first).items()
+        for method, duel in table.duels(suite, first).items()
     ]
     if not rows:
         return []
     return [
-        f"### {first} against each, on the datasets that both have",
-        _table(["method", "datasets", f"mean of {first}", "of the method", f"P({first} better)"], rows),
-        f"P({first} better): how likely a run of {first} scores more than a run of the method, on one of the datasets.",
+        f"### {first} against each, on the {suite} tasks that both have",
+        _table(["method", "tasks", f"mean of {first}", "of the method", f"P({first} better)"], rows),
+        f"P({first} better): how likely a run of {first} scores more than a run of the method, on one of the tasks.",
     ]
 
 

@@ -284,24 +284,28 @@
 
   function drawOverall(view) {
     if (!host("overall")) return;
-    const box = begin("overall", view.common.length);
-    const methods = view.methods.filter((method) => method in view.overall);
-    if (!methods.length) return;
+    const box = begin("overall", view.blocks.length);
     const row = (method, [value, low, high]) => ({ name: method, look: style(view, method), value, low, high });
-    const small = `${view.common.length} task${view.common.length > 1 ? "s" : ""}`;
-    dotChart(card(box, "Interquartile mean of the scores", small), methods.map((m) => row(m, view.overall[m].iqm)),
-      { label: "Interquartile means", what: "interquartile mean", digits: 1 });
-    const others = view.methods.filter((m) => m in view.better);
-    if (others.length) {
-      const duel = (m) => ({ ...row(m, view.better[m].better), name: `${m} (${view.better[m].tasks})` });
-      dotChart(card(box, `Probability that ${view.first} is better`, "tasks both have"), others.map(duel),
+    for (const block of view.blocks) {
+      const methods = view.methods.filter((m) => m in block.iqm);
+      dotChart(card(box, "Interquartile mean of the scores", block.name), methods.map((m) => row(m, block.iqm[m])),
+        { label: `Interquartile means of ${block.name}`, what: "interquartile mean", digits: 1 });
+    }
+    for (const [suite, duels] of Object.entries(view.better)) {
+      const others = view.methods.filter((m) => m in duels);
+      if (!others.length) continue;
+      const duel = (m) => ({ ...row(m, duels[m].better), name: `${m} (${duels[m].tasks})` });
+      dotChart(card(box, `Probability that ${view.first} is better`, `${suite} tasks both have`), others.map(duel),
         { label: "Probabilities of improvement", what: `${view.first} better`, range: [0, 1], middle: 0.5, digits: 2 });
     }
-    const lines = methods.filter((m) => !state.off.has(m)).map((m) => ({
-      name: m, look: style(view, m), x: view.thresholds, y: view.profiles[m][0], low: view.profiles[m][1], high: view.profiles[m][2],
-    }));
-    lineChart(card(box, "Performance profiles", small), lines,
-      { label: "Performance profiles", xLabel: "score", xName: "share of runs above score", fromZero: true, exact: true });
+    for (const block of view.blocks) {
+      const lines = view.methods.filter((m) => m in block.profiles && !state.off.has(m)).map((m) => {
+        const [y, low, high] = block.profiles[m];
+        return { name: m, look: style(view, m), x: view.thresholds, y, low, high };
+      });
+      lineChart(card(box, "Performance profiles", block.name), lines,
+        { label: `Performance profiles of ${block.name}`, xLabel: "score", xName: "share of runs above score", fromZero: true, exact: true });
+    }
   }
 
   function drawCurves(view) {

@@ -19,6 +19,7 @@ from sbac.report.payload import EVERY, page_data
 from sbac.report.scores import (
     PAPER_NOTES,
     W_NOTE,
+    Block,
     ScoreTable,
     bench_commands,
     data_order,
@@ -138,16 +139,8 @@ def _scores(table: ScoreTable, view: int) -> str:
     """Datasets by methods; the table of another view is hidden by the script."""
     heads = "".join(_head(method, _one_setting(table, method)) for method in table.methods)
     rows = "".join(_score_row(table, data) for data in table.datasets)
-    overall = table.overall()
-    foot = ""
-    if overall:
-        cells = "".join(
-            _score_cell(overall[m][0].value, table.deviation(m), _wrapped(table.paper_mean(m)), "", False)
-            if m in overall
-            else "<td></td>"
-            for m in table.methods
-        )
-        foot = f"<tfoot><tr><th>mean of {len(table.common)}</th>{cells}</tr></tfoot>"
+    means = "".join(_mean_row(table, block) for block in table.blocks)
+    foot = f"<tfoot>{means}</tfoot>" if means else ""
     caption = (
         "Normalised score of the last policy (its return where the task has no reference returns), mean ± standard "
         "deviation over seeds; the highest mean of a row is bold; "
@@ -162,8 +155,17 @@ def _scores(table: ScoreTable, view: int) -> str:
     )
 
 
-def _wrapped(mean: float | None) -> tuple[float, None] | None:
-    return None if mean is None else (mean, None)
+def _mean_row(table: ScoreTable, block: Block) -> str:
+    overall = table.overall(block)
+
+    def cell(method: str) -> str:
+        if method not in overall:
+            return "<td></td>"
+        printed = table.paper_mean(block, method)
+        paper = None if printed is None else (printed, None)
+        return _score_cell(overall[method][0].value, table.deviation(block, method), paper, "", False)
+
+    return f"<tr><th>mean of {escape(block.name)}</th>{''.join(map(cell, table.methods))}</tr>"
 
 
 def _head(name: str, below: str = "") -> str:
@@ -267,7 +269,7 @@ def _difference_cell(found: Interval | None) -> str:
 
 def _overall_text() -> str:
     return _note(
-        "Over the tasks that every method shown here has. Dots: the mean of the middle half of all runs, and the "
+        "Over the tasks that every method shown in a chart has. Dots: the mean of the middle half of all runs, and the "
         "probability that a run of the first method beats one of the other, on the tasks that both have (how many "
         "stands in brackets); lines: 95 % intervals of the bootstrap that draws seeds within each task. Profiles: the "
         "share of runs that score more than the value on the axis."

@@ -9,7 +9,7 @@ from sbac.bench.cells import HISTOGRAM_BINS, Record, digits
 from sbac.bench.results import WAYS, Series
 from sbac.evaluation.stability import Stability
 from sbac.evaluation.statistics import Floats, Interval
-from sbac.report.scores import ScoreTable, method_order, short_name
+from sbac.report.scores import Block, ScoreTable, method_order, short_name
 
 METRIC_POINTS = 25
 PROFILE_POINTS = 61
@@ -44,19 +44,25 @@ def _view(table: ScoreTable, places: Mapping[int, int]) -> dict[str, Any]:
             data: {label: places[id(s)] for label, s in table.stability_row(data).items() if label not in table.methods}
             for data in table.datasets
         },
-        "common": table.common,
-        "overall": {
-            method: {"mean": _bounds(mean), "iqm": _bounds(iqm)} for method, (mean, iqm) in table.overall().items()
-        },
+        "blocks": [_block(table, block, thresholds) for block in table.blocks],
         "first": first,
         "better": {
-            method: {"tasks": len(duel.datasets), "better": _bounds(duel.better)}
-            for method, duel in table.duels(first).items()
+            suite: {
+                method: {"tasks": len(duel.datasets), "better": _bounds(duel.better)}
+                for method, duel in table.duels(suite, first).items()
+            }
+            for suite in dict.fromkeys(block.suite for block in table.blocks)
         },
         "thresholds": digits(thresholds, 4),
-        "profiles": {
-            method: [digits(part, 4) for part in parts] for method, parts in table.profiles(thresholds).items()
-        },
+    }
+
+
+def _block(table: ScoreTable, block: Block, thresholds: Floats) -> dict[str, Any]:
+    profiles = table.profiles(block, thresholds)
+    return {
+        "name": block.name,
+        "iqm": {method: _bounds(iqm) for method, (_, iqm) in table.overall(block).items()},
+        "profiles": {method: [digits(part, 4) for part in parts] for method, parts in profiles.items()},
     }
 
 
@@ -81,12 +87,10 @@ def _every(series: Sequence[Series], places: Mapping[int, int]) -> list[dict[str
                 "methods": labels,
                 "places": shown,
                 "online": {},
-                "common": [],
-                "overall": {},
+                "blocks": [],
                 "first": labels[0],
                 "better": {},
                 "thresholds": [],
-                "profiles": {},
             }
         )
     return views

@@ -65,8 +65,24 @@ def short_name(data: str) -> str:
     return name if match is None else "-".join(SHORT.get(part, part) for part in match.groups()[:2])
 
 
+class Block(NamedTuple):
+    """A part of the table that means are taken over: all these methods have all these datasets, of one suite."""
+
+    suite: str
+    datasets: list[str]
+    methods: list[str]
+
+    @property
+    def size(self) -> int:
+        return len(self.datasets) * len(self.methods)
+
+    @property
+    def name(self) -> str:
+        return f"{len(self.datasets)} {self.suite} task{'' if len(self.datasets) == 1 else 's'}"
+
+
 class Duel(NamedTuple):
-    """Two methods on the scored datasets that both have: their means, and how likely a run of the first scores more."""
+    """Two methods on the datasets of a suite that both have: their means, and how likely the first scores more."""
 
     datasets: list[str]
     ours: float
@@ -123,64 +139,66 @@ class ScoreTable:
         return f"Diverged: {', '.join(found)}. {how}" if found else ""
 
     @cached_property
-    def _coverage(self) -> dict[str, frozenset[str]]:
-        """The scored datasets that each method has."""
-        return {
-            method: frozenset(data for data, m in self.chosen if m == method and self.chosen[data, m].unit == "score")
-            for method in self.methods
-        }
+    def _suites(self) -> dict[str, dict[str, frozenset[str]]]:
+        """For each suite the methods that have datasets of it, and which; returns without references have no place."""
+        found: dict[str, dict[str, frozenset[str]]] = {}
+        for data in self.datasets:
+            for method, series in self.row(data).items():
+                if series.task is not None:
+                    covered = found.setdefault(find_task(series.task).suite, {})
+                    covered[method] = covered.get(method, frozenset()) | {data}
+        return found
 
     @cached_property
-    def common(self) -> list[str]:
-        """What means are taken over: the scored datasets that every method has.
+    def blocks(self) -> list[Block]:
+        """Of each suite the datasets that every method has, and the largest part of the table that has no gaps.
 
-        Where there are none, because some methods have been run here and others there: those of the largest part of
-        the table that has no gaps.
+        A lone dataset beside such parts has none of its own: its row says it all.
         """
-        shared = frozenset.intersection(*self._coverage.values())
-        if not shared:
+        found = [block for suite in self._suites for block in self._blocks(suite)]
+        several = [block for block in found if len(block.datasets) > 1]
+        return several or found
 
-            def entries(datasets: frozenset[str]) -> int:
-                return len(datasets) * sum(datasets <= covered for covered in self._coverage.values())
+    def _blocks(self, suite: str) -> list[Block]:
+        coverage = self._suites[suite]
 
-            shared = max(self._coverage.values(), key=entries)
-        return [data for data in self.datasets if data in shared]
+        def block(shared: frozenset[str]) -> Block:
+            methods = [method for method in self.methods if coverage.get(method, frozenset()) >= shared]
+            return Block(suite, [data for data in self.datasets if data in shared], methods)
 
-    @cached_property
-    def compared(self) -> list[str]:
-        """The methods that have all the common datasets."""
-        return [method for method in self.methods if self._coverage[method].issuperset(self.common)]
+        every = block(frozenset.intersection(*coverage.values()))
+        largest = max(map(block, dict.fromkeys(coverage.values())), key=lambda b: (b.size, len(b.methods)))
+        return [b for b in (every, largest) if b.datasets][: 1 if every == largest else 2]
 
-    def scores(self, method: str) -> list[Floats]:
-        """The seeds' scores on each of the common datasets."""
-        return [self.chosen[data, method].scores for data in self.common]
+    def left_out(self, block: Block) -> list[str]:
+        """The methods that have some of the suite's datasets, and not all of the block's."""
+        return [method for method in self.methods if method in self._suites[block.suite].keys() - block.methods]
 
-    def overall(self) -> dict[str, tuple[Interval, Interval]]:
-        """For each method mean and interquartile mean over the common datasets, with their intervals."""
-        if not self.common:
-            return {}
-        return {
-            method: (interval(self.scores(method), mean_of_tasks), interval(self.scores(method)))
-            for method in self.compared
-        }
+    def scores(self, block: Block, method: str) -> list[Floats]:
+        """The seeds' scores on each of the block's datasets."""
+        return [self.chosen[data, method].scores for data in block.datasets]
 
-    def deviation(self, method: str) -> float | None:
-        """The mean over the common datasets of the deviation between seeds, as the paper averages it."""
-        found = [self.chosen[data, method].deviation for data in self.common]
-        known = [value for value in found if value is not None]
-        return float(np.mean(known)) if known and len(known) == len(found) else None
+    def overall(self, block: Block) -> dict[str, tuple[Interval, Interval]]:
+        """For each method of the block mean and interquartile mean over its datasets, with their intervals."""
+        every = {method: self.scores(block, method) for method in block.methods}
+        return {method: (interval(scores, mean_of_tasks), interval(scores)) for method, scores in every.items()}
 
-    def paper_mean(self, method: str) -> float | None:
-        """The mean of what the paper printed for the common datasets, if it did for all of them."""
-        found = [paper_score(self.chosen[data, method]) for data in self.common]
-        known = [score[0] for score in found if score is not None]
-        return float(np.mean(known)) if known and len(known) == len(found) else None
+    def deviation(self, block: Block, method: str) -> float | None:
+        """The mean over the block's datasets of the deviation between seeds, as the paper averages it."""
+        return _mean([self.chosen[data, method].deviation for data in block.datasets])
 
-    def duels(self, method: str) -> dict[str, Duel]:
-        """The method against each other one that shares a scored dataset with it."""
+    def paper_mean(self, block: Block, method: str) -> float | None:
+        """The mean of what the paper printed for the block's datasets, if it did for all of them."""
+        found = [paper_score(self.chosen[data, method]) for data in block.datasets]
+        return _mean([None if score is None else score[0] for score in found])
+
+    def duels(self, suite: str, method: str) -> dict[str, Duel]:
+        """The method against each other one that shares a dataset of the suite with it."""
+        coverage = self._suites[suite]
         found: dict[str, Duel] = {}
         for other in self.methods:
-            shared = [data for data in self.datasets if data in self._coverage[method] & self._coverage[other]]
+            both = coverage.get(method, frozenset()) & coverage.get(other, frozenset())
+            shared = [data for data in self.datasets if data in both]
             if other == method or not shared:
                 continue
             ours, theirs = ([self.chosen[data, name].scores for data in shared] for name in (method, other))
@@ -188,11 +206,15 @@ class ScoreTable:
             found[other] = Duel(shared, our_mean, their_mean, probability_of_improvement(ours, theirs))
         return found
 
-    def profiles(self, thresholds: Floats) -> dict[str, tuple[Floats, Floats, Floats]]:
+    def profiles(self, block: Block, thresholds: Floats) -> dict[str, tuple[Floats, Floats, Floats]]:
         """For each method the share of runs above each threshold, and its bounds."""
-        if not self.common:
-            return {}
-        return {method: performance_profile(self.scores(method), thresholds) for method in self.compared}
+        return {method: performance_profile(self.scores(block, method), thresholds) for method in block.methods}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Of numbers that are all known."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known and len(known) == len(values) else None
 
 
 def what_w_changes(series: Sequence[Series]) -> dict[str, dict[str, dict[str, Interval]]]:
