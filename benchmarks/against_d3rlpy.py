@@ -223,9 +223,9 @@ def compare_losses(peer: str) -> int:
     return int(worst > TOLERANCE)
 
 
-def first_weights(name: str, seed: int) -> Arrays:
-    """A method's networks before their first step, for Hopper."""
-    method, spec = find(name), Spec(OBSERVATIONS, ACTIONS, jnp.zeros((1, OBSERVATIONS)))
+def first_weights(name: str, seed: int, observations: int, actions: int) -> Arrays:
+    """A method's networks before their first step."""
+    method, spec = find(name), Spec(observations, actions, jnp.zeros((1, observations)))
     state = method.phases[0].init(method.config(hidden=SCORED_HIDDEN), spec, {}, jax.random.key(seed))
     weights = flat("policy", state.policy.model.net) | flat("critic", state.critic.model.nets)
     if name == "td3-bc":
@@ -250,6 +250,7 @@ def compare_scores(peer: str, data: str, task: str, steps: int, seeds: int, epis
         "terminals": loaded.terminals.astype(np.float32),
         "timeouts": loaded.timeouts.astype(np.float32),
     }
+    sizes = (arrays["observations"].shape[1], arrays["actions"].shape[1])
     print("| method | side | scores | mean | spread |\n|---|---|---|---|---|")
     agree = True
     for name in names:
@@ -272,8 +273,8 @@ def compare_scores(peer: str, data: str, task: str, steps: int, seeds: int, epis
         told = {**settings, "hidden": list(settings["hidden"]), "steps": steps}
         with ThreadPoolExecutor(os.cpu_count()) as side_by_side:
             jobs = [
-                side_by_side.submit(ask, peer, "train", name, told | {"seed": i}, arrays | first_weights(name, i))
-                for i in range(seeds)
+                side_by_side.submit(ask, peer, "train", name, told | {"seed": i}, arrays | first)
+                for i, first in enumerate(first_weights(name, seed, *sizes) for seed in range(seeds))
             ]
             answers = [job.result() for job in jobs]
         for weights in answers:
