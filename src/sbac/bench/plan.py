@@ -21,7 +21,7 @@ GRIDS: dict[str, dict[str, list[float]]] = {
     "one-step": {"alpha": [0.3, 1.0, 3.0, 10.0]},
     "bc": {"learning_rate": [1e-4, 3e-4, 1e-3, 3e-3]},
     "td3-bc": {"alpha": [1.0, 2.5, 5.0, 10.0]},
-    "iql": {"expectile": [0.7, 0.9], "temperature": [3.0, 10.0]},
+    "iql": {"temperature": [0.5, 1.0, 3.0, 10.0]},
     "rebrac": {"policy_penalty": [0.001, 0.01, 0.05, 0.1]},
     "cql": {"alpha": [1.0, 2.5, 5.0, 10.0]},
     "fisher-brc": {"gradient_penalty": [0.03, 0.1, 0.3, 1.0]},
