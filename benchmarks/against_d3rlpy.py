@@ -273,8 +273,10 @@ def compare_scores(peer: str, data: str, task: str, steps: int, seeds: int, epis
         told = {**settings, "hidden": list(settings["hidden"]), "steps": steps}
         with ThreadPoolExecutor(os.cpu_count()) as side_by_side:
             jobs = [
-                side_by_side.submit(ask, peer, "train", name, told | {"seed": i}, arrays | first)
-                for i, first in enumerate(first_weights(name, seed, *sizes) for seed in range(seeds))
+                side_by_side.submit(
+                    ask, peer, "train", name, told | {"seed": i}, arrays | first_weights(name, i, *sizes)
+                )
+                for i in range(seeds)
             ]
             answers = [job.result() for job in jobs]
         for weights in answers:

@@ -12,6 +12,7 @@ from sbac.evaluation.statistics import Interval
 from sbac.report.scores import (
     PAPER_NOTES,
     W_NOTE,
+    Block,
     ScoreTable,
     bench_commands,
     difference,
@@ -57,12 +58,7 @@ def _scores(table: ScoreTable) -> list[str]:
         for data in table.datasets
     ]
     for block in table.blocks:
-        overall = table.overall(block)
-        means = [
-            _beside(overall[m][0].value, table.deviation(block, m), table.paper_mean(block, m)) if m in overall else ""
-            for m in table.methods
-        ]
-        rows.append([f"mean of {block.name}", "", "", *means])
+        rows.append([f"mean of {block.name}", "", "", *(_mean_entry(table, block, m) for m in table.methods)])
     text = "Mean ± standard deviation over seeds; in italics what the paper printed for that method and task."
     parts = [f"## Scores: {table.title}", _table(head, rows), text, _cell(table.diverged_note), _settings(table)]
     return [part for part in parts if part]
@@ -73,6 +69,12 @@ def _entry(table: ScoreTable, data: str, method: str) -> str:
     if found is None:
         return ""
     return _beside(found.mean, found.deviation, *(paper_score(found) or (None,)))
+
+
+def _mean_entry(table: ScoreTable, block: Block, method: str) -> str:
+    if method not in block.methods:
+        return ""
+    return _beside(table.mean(block, method), table.deviation(block, method), table.paper_mean(block, method))
 
 
 def _beside(mean: float, deviation: float | None, paper: float | None, paper_deviation: float | None = None) -> str:
@@ -105,7 +107,7 @@ def _overall(table: ScoreTable) -> list[str]:
     parts: list[str] = []
     for block in table.blocks:
         rows = [[method, *map(_interval, found)] for method, found in table.overall(block).items()]
-        who = f"these {len(block.methods)} methods have" if table.left_out(block) else "every method has"
+        who = "every method has" if block.methods == table.methods else f"these {len(block.methods)} methods have"
         parts += [f"### {block.name} that {who}", _table(["method", "mean", "interquartile mean"], rows)]
     if parts:
         parts.append("In brackets: 95 % intervals of the bootstrap that draws seeds within each dataset.")

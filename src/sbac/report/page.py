@@ -156,14 +156,12 @@ def _scores(table: ScoreTable, view: int) -> str:
 
 
 def _mean_row(table: ScoreTable, block: Block) -> str:
-    overall = table.overall(block)
-
     def cell(method: str) -> str:
-        if method not in overall:
+        if method not in block.methods:
             return "<td></td>"
         printed = table.paper_mean(block, method)
         paper = None if printed is None else (printed, None)
-        return _score_cell(overall[method][0].value, table.deviation(block, method), paper, "", False)
+        return _score_cell(table.mean(block, method), table.deviation(block, method), paper, "", False)
 
     return f"<tr><th>mean of {escape(block.name)}</th>{''.join(map(cell, table.methods))}</tr>"
 

@@ -151,7 +151,7 @@ class ScoreTable:
 
     @cached_property
     def blocks(self) -> list[Block]:
-        """Of each suite the datasets that every method has, and the largest part of the table that has no gaps.
+        """Of each suite the datasets that all its methods have, and the largest part of the table that has no gaps.
 
         A lone dataset beside such parts has none of its own: its row says it all.
         """
@@ -168,15 +168,14 @@ class ScoreTable:
 
         every = block(frozenset.intersection(*coverage.values()))
         largest = max(map(block, dict.fromkeys(coverage.values())), key=lambda b: (b.size, len(b.methods)))
-        return [b for b in (every, largest) if b.datasets][: 1 if every == largest else 2]
-
-    def left_out(self, block: Block) -> list[str]:
-        """The methods that have some of the suite's datasets, and not all of the block's."""
-        return [method for method in self.methods if method in self._suites[block.suite].keys() - block.methods]
+        return [every, largest] if every.datasets and every != largest else [largest]
 
     def scores(self, block: Block, method: str) -> list[Floats]:
         """The seeds' scores on each of the block's datasets."""
         return [self.chosen[data, method].scores for data in block.datasets]
+
+    def mean(self, block: Block, method: str) -> float:
+        return float(mean_of_tasks(self.scores(block, method)))
 
     def overall(self, block: Block) -> dict[str, tuple[Interval, Interval]]:
         """For each method of the block mean and interquartile mean over its datasets, with their intervals."""
