@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from sbac import interrupts
 from sbac.errors import UserError, positive
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message} (see {self.prog} --help)")
 
 
+@interrupts.remembered()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; bad input ends with one line on stderr and exit code 2."""
     words = list(sys.argv[1:] if arguments is None else arguments)

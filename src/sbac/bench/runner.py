@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sbac import files
+from sbac import files, interrupts
 from sbac.bench.cells import (
     Record,
     cell_path,
@@ -32,6 +32,7 @@ from sbac.errors import UserError
 
 if TYPE_CHECKING:
     from sbac.data import Dataset
+    from sbac.evaluation.worker import Pool
     from sbac.training.launch import Launch
     from sbac.training.run import Run
 
@@ -64,26 +65,32 @@ class Bench:
 
     def run(self, evaluate: bool = True) -> None:
         """Trains and measures what is missing. A cell that cannot be run is told of, and the others go on."""
-        background = ThreadPoolExecutor(1)
+        from sbac.evaluation.worker import Pool
+
+        with ThreadPoolExecutor(1) as background, Pool(self.workers) as pool:
+            try:
+                self._run(evaluate, background, pool)
+            except BaseException:
+                background.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _run(self, evaluate: bool, background: ThreadPoolExecutor, pool: "Pool") -> None:
         waiting: list[tuple[Cell, Future[Record]]] = []
         seen: set[Cell] = set()
-        try:
-            for cell in self.cells:
-                if cell in seen:  # trained together with one before it
-                    continue
-                for trained, record in self._trained(cell):
-                    seen.add(trained)
-                    final = is_final(record, self.protocol)
-                    self._states[trained] = DONE if final else TRAINED
-                    if evaluate and not final:
-                        answer = background.submit(finish, record, self.results, self.protocol, self.workers)
-                        waiting.append((trained, answer))
-                waiting = self._collect(waiting)
-            while waiting:
-                waiting[0][1].exception()
-                waiting = self._collect(waiting)
-        finally:
-            background.shutdown(wait=not waiting, cancel_futures=True)
+        for cell in self.cells:
+            if cell in seen:  # trained together with one before it
+                continue
+            for trained, record in self._trained(cell):
+                seen.add(trained)
+                final = is_final(record, self.protocol)
+                self._states[trained] = DONE if final else TRAINED
+                if evaluate and not final:
+                    waiting.append((trained, background.submit(finish, record, self.results, self.protocol, pool)))
+            waiting = self._collect(waiting)
+        while waiting:
+            interrupts.check()
+            waiting[0][1].exception()
+            waiting = self._collect(waiting)
 
     def _fail(self, cell: Cell, reason: str) -> None:
         self.failures[cell] = reason
@@ -353,12 +360,12 @@ def is_final(record: Record, protocol: Protocol) -> bool:
     return len(played) == len(record["runs"]) and min(played) >= protocol.final_episodes
 
 
-def finish(record: Record, results: Path, protocol: Protocol, workers: int | None = None) -> Record:
+def finish(record: Record, results: Path, protocol: Protocol, pool: "Pool") -> Record:
     """Plays the final episodes of a trained cell's policies and completes its file."""
     from sbac.evaluation.several import evaluate_policies
 
     folder = results / "runs" / stem(record["data"]["name"], record["algorithm"], record["key"])
-    rows = evaluate_policies(folder, record["environment"], protocol.final_episodes, protocol.final_seed, workers)
+    rows = evaluate_policies(folder, record["environment"], protocol.final_episodes, protocol.final_seed, pool)
     final = [
         {
             "seed": row["seed"],
@@ -377,16 +384,19 @@ def finish(record: Record, results: Path, protocol: Protocol, workers: int | Non
 
 def evaluate_trained(results: Path, protocol: Protocol, workers: int | None = None, say: Say = say_at_once) -> int:
     """Plays the final episodes of every cell of a results folder that lacks them and whose policies are here."""
+    from sbac.evaluation.worker import Pool
+
     played = 0
-    for record in read_cells(results):
-        folder = results / "runs" / stem(record["data"]["name"], record["algorithm"], record["key"])
-        label = f"{record['data']['name']} {record['algorithm']}"
-        if is_final(record, protocol):
-            continue
-        if not (folder / "policies").is_dir():
-            say(f"{label}: its policies are not in {folder}")
-            continue
-        finish(record, results, protocol, workers)
-        say(f"{label}: {protocol.final_episodes} episodes of each of {len(record['runs'])} policies played")
-        played += 1
+    with Pool(workers) as pool:
+        for record in read_cells(results):
+            folder = results / "runs" / stem(record["data"]["name"], record["algorithm"], record["key"])
+            label = f"{record['data']['name']} {record['algorithm']}"
+            if is_final(record, protocol):
+                continue
+            if not (folder / "policies").is_dir():
+                say(f"{label}: its policies are not in {folder}")
+                continue
+            finish(record, results, protocol, pool)
+            say(f"{label}: {protocol.final_episodes} episodes of each of {len(record['runs'])} policies played")
+            played += 1
     return played

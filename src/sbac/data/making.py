@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from sbac import interrupts
 from sbac.data.dataset import Dataset
 from sbac.data.ladder import Ladder, ladder_hash, read_ladders, shipped
 from sbac.data.loading import data_folder, made_names
@@ -201,6 +202,7 @@ def made(
         for name in needs:
             waiting.remove(name)
             for part in needs[name]:
+                interrupts.check()
                 if part not in kept:
                     shards = [answer.result() for answer in answers.pop(part)]
                     kept[part] = part.join([columns for columns, _ in shards]), sum(seconds for _, seconds in shards)

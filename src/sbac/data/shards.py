@@ -4,6 +4,7 @@ A worker is started as `python -m sbac.data.shards`, reads one JSON request a li
 many steps are done, and leaves the rows in an npz file. How many workers there are does not change any row.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -113,7 +114,8 @@ class Pool:
         for process in self._processes:
             self._queue.put(None)
             process.kill()
-            with process:  # closes its pipes and waits
+            # Closes its pipes and waits; what its thread was still sending, nobody reads.
+            with contextlib.suppress(BrokenPipeError), process:
                 pass
 
     def submit(self, shard: Shard) -> "Future[Played]":

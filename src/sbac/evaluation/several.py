@@ -1,8 +1,10 @@
 """Evaluation of the policies of a run, on all cores."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from sbac import interrupts
 from sbac.errors import UserError
 from sbac.evaluation.rollout import is_known
 from sbac.evaluation.worker import Pool
@@ -10,7 +12,7 @@ from sbac.policy import Policy
 
 
 def evaluate_policies(
-    target: Path, environment: str | None = None, episodes: int = 10, seed: int = 0, workers: int | None = None
+    target: Path, environment: str | None = None, episodes: int = 10, seed: int = 0, pool: Pool | None = None
 ) -> list[dict[str, Any]]:
     """A row per policy of a run's folder (or for one policy file), as in evaluations.jsonl."""
     paths = policy_files(target)
@@ -18,9 +20,13 @@ def evaluate_policies(
     where = environment or own_environment(target, policies[0])
     if where is None:
         raise UserError(f"{target}: no environment is known for it; name one with --env")
-    with Pool(workers, len(paths)) as pool:
-        answers = [pool.submit(path, where, episodes, seed) for path in paths]
-        return [_row(policy) | answer.result() for policy, answer in zip(policies, answers, strict=True)]
+    with Pool(expected=len(paths)) if pool is None else nullcontext(pool) as workers:
+        answers = [workers.submit(path, where, episodes, seed) for path in paths]
+        rows: list[dict[str, Any]] = []
+        for policy, answer in zip(policies, answers, strict=True):
+            interrupts.check()
+            rows.append(_row(policy) | answer.result())
+        return rows
 
 
 def own_environment(target: Path, policy: Policy) -> str | None:

@@ -23,13 +23,15 @@ from sbac.errors import UserError, positive
 class Pool:
     """A few workers fed from one queue."""
 
-    def __init__(self, workers: int | None, expected: int) -> None:
+    def __init__(self, workers: int | None = None, expected: int | None = None) -> None:
         """None: one for each core, or for each of the `expected` policies if they are fewer."""
         positive("workers", workers)
         self._abandoned = False
         self._processes: set[subprocess.Popen[str]] = set()
-        count = workers or max(1, min(os.cpu_count() or 1, expected))
-        self._queue: queue.Queue[tuple[dict[str, Any], Future[dict[str, Any]]] | None] = queue.Queue()
+        cores = os.cpu_count() or 1
+        count = workers or (cores if expected is None else max(1, min(cores, expected)))
+        # Not a Queue: Ctrl-C in the middle of its put leaves it locked, and closing would wait for ever.
+        self._queue: queue.SimpleQueue[tuple[dict[str, Any], Future[dict[str, Any]]] | None] = queue.SimpleQueue()
         self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(count)]
         for thread in self._threads:
             thread.start()
@@ -41,26 +43,38 @@ class Pool:
         """Waits for what was asked for; after an error, or Ctrl-C, nobody does."""
         if error is not None:
             self._abandoned = True
-            with contextlib.suppress(queue.Empty):
-                while True:
-                    self._queue.get_nowait()
+            self._cancel()
             for process in list(self._processes):
                 process.kill()
-        self.close()
+            # An answer that Ctrl-C left locked, in the middle of being asked whether it is there, holds up its thread.
+            self.close(patience=5.0)
+            self._cancel()  # what another thread has asked for in the meantime
+        else:
+            self.close()
 
     def submit(self, policy: Path, environment: str, episodes: int, seed: int) -> "Future[dict[str, Any]]":
         """Asks for an evaluation; the answer has `returns`, `lengths` and `scores`."""
         answer: Future[dict[str, Any]] = Future()
         request = {"policy": str(policy), "environment": environment, "episodes": episodes, "seed": seed}
-        self._queue.put((request, answer))
+        if self._abandoned:
+            answer.cancel()
+        else:
+            self._queue.put((request, answer))
         return answer
 
-    def close(self) -> None:
-        """Ends the workers once the queue is empty."""
+    def close(self, patience: float | None = None) -> None:
+        """Ends the workers once the queue is empty; `patience`: the most seconds to wait for one of them."""
         for _ in self._threads:
             self._queue.put(None)
         for thread in self._threads:
-            thread.join()
+            thread.join(patience)
+
+    def _cancel(self) -> None:
+        """Takes back what no worker has begun with, so that a thread that waits for an answer goes on."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                if (item := self._queue.get_nowait()) is not None:
+                    item[1].cancel()
 
     def _serve(self) -> None:
         process: subprocess.Popen[str] | None = None

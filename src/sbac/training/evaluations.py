@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sbac import files
+from sbac import files, interrupts
 from sbac.evaluation.rollout import EnvSource, Evaluator
 from sbac.evaluation.worker import Pool
 from sbac.policy import Policy
@@ -83,6 +83,7 @@ class Evaluations:
     def collect(self, wait: bool = False) -> None:
         """Writes the rows of snapshots whose answers are in; with `wait`, of all of them."""
         while self._waiting and (wait or all(a.done() for a in self._waiting[0].answers)):
+            interrupts.check()
             snapshot = self._waiting.popleft()
             rows = [row | answer.result() for row, answer in zip(snapshot.rows, snapshot.answers, strict=True)]
             files.append_rows(self._path, rows)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sbac import files
+from sbac import files, interrupts
 from sbac.data.collecting import Request
 from sbac.errors import UserError, positive
 from sbac.evaluation.rollout import check_spaces, environment_of
@@ -239,6 +239,7 @@ class OnlineLaunch:
             before = 0
             policies: list[Policy] = []
             for step, arrays in rounds(learner, collectors, config.start_steps, total):
+                interrupts.check()
                 last = step >= total
                 if last or passed(before, step, max(1, total // LOGS)):
                     self._log(group, runs, step, learner)

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sbac import interrupts
 from sbac.algorithms.base import Phase, Spec
 from sbac.evaluation.worker import Pool
 from sbac.training.engine import Program
@@ -117,6 +118,7 @@ class Training:
         block = program.block(index, math.gcd(*stops))
         self.bar.phase(phase.name, len(program.members(index)), done, steps)
         for stop in sorted(s for s in stops if s > done):
+            interrupts.check()
             state, metrics = program.advance(index, inputs, state, done, stop, block)
             done, metrics = stop, jax.device_get(metrics)
             for part in self.parts:

@@ -1,0 +1,44 @@
+"""Ctrl-C on the command line: one that was lost where it was raised is raised again at the next check.
+
+Python raises KeyboardInterrupt wherever the main thread happens to be. In a callback of the garbage collector (JAX has
+one) or in a `__del__` it is printed as "Exception ignored in ..." and gone, and a long command would go on.
+"""
+
+import signal
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import FrameType
+
+_pressed = False
+
+
+@contextmanager
+def remembered() -> Generator[None, None, None]:
+    """Until its end Ctrl-C is raised as ever, and kept in mind for `check`.
+
+    Whoever ignores interrupts, as `nohup` may, or has a handler of their own, keeps it; so does any other thread.
+    """
+    global _pressed
+    here = threading.current_thread() is threading.main_thread()
+    if not here or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, _press)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _pressed = False
+
+
+def check() -> None:
+    """Raises KeyboardInterrupt if Ctrl-C was pressed: who still comes here has not heard of it."""
+    if _pressed:
+        raise KeyboardInterrupt
+
+
+def _press(number: int, frame: FrameType | None) -> None:
+    global _pressed
+    _pressed = True
+    signal.default_int_handler(number, frame)

@@ -1,0 +1,229 @@
+"""Ctrl-C ends a command, wherever it hits it."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sbac
+from sbac import cli, interrupts
+from sbac.bench import runner
+from sbac.evaluation.worker import Pool
+from sbac.training.launch import Part
+
+TRAIN = ["train", "hopper-demo", "--algorithm", "bc", "--steps", "500", "--hidden", "8", "--checkpoint-seconds", "0"]
+SAC = ["train", "Pendulum-v1", "--algorithm", "sac", "--steps", "100", "--hidden", "8", "--no-evaluate"]
+BENCH = ["bench", "--tasks", "hopper-demo", "--algorithms", "bc", "--steps", "10", "--seeds", "1", "--no-grid"]
+BENCH += ["--episodes", "1", "--final-episodes", "1"]
+STEP = 40
+
+SWALLOWED = f"""
+    import signal, sys
+    from sbac import cli
+    from sbac.training.launch import Part
+
+    class Dies:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    log = Part.log
+    def log_and_press(self, phase, step, metrics):
+        log(self, phase, step, metrics)
+        if step == {STEP}:
+            Dies()
+    Part.log = log_and_press
+    sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture(autouse=True)
+def pythons_own_handler() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    assert cli.main([*TRAIN, "--steps", "10", "--no-evaluate", "--out", str(folder)]) == 0
+    return folder
+
+
+def swallow() -> None:
+    """Ctrl-C in a place that keeps it to itself."""
+    with contextlib.suppress(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def swallow_before(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
+    real: Callable[..., Any] = getattr(owner, name)
+
+    def swallowing(*arguments: Any) -> Any:
+        swallow()
+        return real(*arguments)
+
+    monkeypatch.setattr(owner, name, swallowing)
+
+
+def test_swallowed_in_training_it_stops_at_the_next_log(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    arguments = [*TRAIN, "--no-evaluate", "--out", str(out)]
+    command = [sys.executable, "-c", textwrap.dedent(SWALLOWED), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert "Exception ignored in" in done.stderr
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.splitlines()[-1] == "interrupted; continue with --resume"
+    assert sbac.Run.load(out).metrics[-1]["step"] == STEP
+    assert cli.main([*arguments, "--resume"]) == 0
+    assert sbac.Run.load(out).metrics[-1]["step"] == 500
+
+
+def test_swallowed_before_the_last_evaluations_it_does_not_wait_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swallow_before(monkeypatch, Part, "finish")
+    arguments = [*TRAIN, "--episodes", "1", "--workers", "1", "--out", str(tmp_path / "run")]
+    assert cli.main(arguments) == 130
+    monkeypatch.undo()
+    assert cli.main([*arguments, "--resume"]) == 0
+    assert sbac.Run.load(tmp_path / "run").evaluations[-1]["step"] == 500
+
+
+def test_swallowed_after_training_a_bench_does_not_wait_for_the_last_episodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+
+    def finish(record: dict[str, Any], *_: Any) -> dict[str, Any]:
+        over.wait(20)
+        return record
+
+    monkeypatch.setattr(runner, "finish", finish)
+    swallow_before(monkeypatch, runner, "describe")
+    code = cli.main([*BENCH, "--out", str(tmp_path / "results")])
+    over.set()
+    assert code == 130
+
+
+def test_a_bench_is_gone_at_once_though_its_last_episodes_are_being_played(tmp_path: Path) -> None:
+    """They are played in a thread, which Python would wait for before it ends."""
+    arguments = [*BENCH[:-1], "100000", "--seeds", "2", "--workers", "1", "--out", str(tmp_path / "results")]
+    code = "import sys; from sbac.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, *arguments]
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    for _ in range(600):
+        if list(tmp_path.glob("results/cells/*/*.json")):
+            break
+        time.sleep(0.1)
+    time.sleep(2.0)  # the worker has begun
+    os.killpg(child.pid, signal.SIGINT)
+    _, text = child.communicate(timeout=15)
+    assert child.returncode == 130 and text.splitlines()[-1].startswith("interrupted"), text
+
+
+@pytest.mark.parametrize("command", [SAC, ["data", "make", "hopper-random-made"], BENCH, ["evaluate", "RUN"]])
+def test_swallowed_at_the_start_it_ends_every_long_command(
+    command: list[str], run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = ["--out", str(tmp_path / "out")]
+    swallow_before(monkeypatch, cli, "build_parsers")
+    words = [str(run) if word == "RUN" else word for word in command]
+    assert cli.main([*words, *([] if "RUN" in command else out)]) == 130
+    assert capsys.readouterr().err.splitlines()[-1].startswith("interrupted")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_the_next_command_starts_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = [*TRAIN, "--steps", "10", "--no-evaluate", "--out", str(tmp_path / "run"), "--resume"]
+    with monkeypatch.context() as patch:
+        swallow_before(patch, cli, "build_parsers")
+        assert cli.main(arguments) == 130
+    assert cli.main(arguments) == 0
+
+
+def test_who_ignores_interrupts_is_not_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a job in a shell's background does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    swallow_before(monkeypatch, cli, "build_parsers")
+    assert cli.main([*TRAIN, "--steps", "10", "--no-evaluate", "--out", str(tmp_path / "run")]) == 0
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_a_handler_of_ones_own_stays() -> None:
+    heard: list[int] = []
+    own = lambda number, frame: heard.append(number)  # noqa: E731
+    signal.signal(signal.SIGINT, own)
+    with interrupts.remembered():
+        signal.raise_signal(signal.SIGINT)
+        interrupts.check()
+    assert heard == [signal.SIGINT] and signal.getsignal(signal.SIGINT) is own
+
+
+def test_the_handler_is_restored_after_an_error() -> None:
+    with pytest.raises(ZeroDivisionError), interrupts.remembered():
+        assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+        raise ZeroDivisionError
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_outside_the_command_line_nothing_is_remembered() -> None:
+    swallow()
+    interrupts.check()
+
+
+def test_a_command_in_another_thread(capsys: pytest.CaptureFixture[str]) -> None:
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(cli.main(["data", "list"])))
+    thread.start()
+    thread.join()
+    assert codes == [0]
+
+
+def test_nobody_waits_for_an_answer_that_will_not_come(run: Path) -> None:
+    (policy,) = (run / "policies").iterdir()
+    with pytest.raises(KeyboardInterrupt), Pool(1) as pool:
+        begun, queued = [pool.submit(policy, "Pendulum-v1", 100_000, 0) for _ in range(2)]
+        while not pool._processes:
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+    assert isinstance(begun.exception(5), RuntimeError) and queued.cancelled()
+    assert pool.submit(policy, "Pendulum-v1", 1, 0).cancelled()
+
+
+def test_a_lock_that_an_interrupt_left_closed_does_not_hold_up_the_end(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python may raise between taking a lock and entering the block that gives it back."""
+    (policy,) = (run / "policies").iterdir()
+    enter = threading.Condition.__enter__
+
+    def enter_interrupted(self: threading.Condition) -> bool:
+        taken = enter(self)
+        if threading.current_thread() is thread:
+            raise KeyboardInterrupt
+        return taken
+
+    def work() -> None:
+        with contextlib.suppress(KeyboardInterrupt), Pool(1, 1) as pool:
+            answer = pool.submit(policy, "Pendulum-v1", 1000, 0)
+            while not pool._processes:  # until a worker has it
+                time.sleep(0.01)
+            with monkeypatch.context() as patch:
+                patch.setattr(threading.Condition, "__enter__", enter_interrupted)
+                pool.submit(policy, "Pendulum-v1", 1000, 0)
+                answer.done()
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(15)
+    assert not thread.is_alive()
