@@ -387,6 +387,22 @@ def test_one_setting_for_all_tasks_and_the_best_for_each() -> None:
     assert best["walker2d-medium-made", "sbac"].setting == {"alpha": 2.0}
 
 
+def test_what_a_preset_has_for_each_task_is_one_setting() -> None:
+    """CQL is published with one alpha for MuJoCo and another for Adroit."""
+    preset = {"algorithm": "cql", "settings": {"precision": "bfloat16"}}
+    cells = [
+        record("hopper-medium-made", means={10.0: 50.0}, **preset),
+        record("door-human-v1", means={1.0: 9.0}, key="1" * 12, **preset),
+    ]
+    chosen = represent(collect(cells), ONE)
+    assert {data: s.setting["alpha"] for (data, _), s in chosen.items()} == {
+        "hopper-medium-made": 10.0,
+        "door-human-v1": 1.0,
+    }
+    named = [cell | {"settings": {"alpha": [cell["runs"][0]["alpha"]]}} for cell in cells]  # as a grid they are two
+    assert len(represent(collect(named), ONE)) == 1
+
+
 def test_a_cell_without_final_episodes_cannot_stand_for_its_method() -> None:
     series = collect([record(final=False)])
     assert len(series) == 2 and not represent(series, ONE) and not represent(series, BEST)

@@ -130,6 +130,21 @@ def without_grid(cell: dict) -> dict:
     return cell | alone | {"grid": [], "runs": seeds, "settings": {}}
 
 
+def test_settings_stand_once_where_they_are_the_same_for_all_tasks() -> None:
+    preset = {"algorithm": "cql", "settings": {}}
+    found = [
+        record("hopper-medium-made", means={10.0: 50.0}, **preset),
+        record("walker2d-medium-made", means={10.0: 60.0}, key="1" * 12, **preset),
+        record("door-human-v1", means={1.0: 9.0}, key="2" * 12, **preset),
+        record("hopper-medium-made", "td3-bc", {2.5: 50.0}),
+    ]
+    text, page = results_markdown(found), build_page(found)
+    assert "cql: alpha 10 on walker2d-medium-made, hopper-medium-made; alpha 1 on door-human-v1." in text
+    assert "td3-bc: alpha 2.5." in text
+    assert ">cql</button><small>its preset</small>" in page and ">td3-bc</button><small>alpha 2.5</small>" in page
+    assert "<small>alpha 1</small>" in page and page.count("<small>alpha 10</small>") == 2
+
+
 def test_what_w_changes_is_paired_by_seed_at_the_same_setting() -> None:
     with_w = record("hopper-medium-made", "sbac", {0.5: 60.0, 2.0: 80.0}, noise=0.0, seeds=4)
     without = record("hopper-medium-made", "sbac-no-w", {0.5: 60.0, 1.0: 50.0, 2.0: 70.0}, noise=0.0, seeds=4)

@@ -20,6 +20,7 @@ from sbac.evaluation.stability import Stability, smallest_mean, worst_episode, w
 Floats = NDArray[np.float64]
 
 ONE, BEST = "one", "best"
+PRESET = "its preset"
 WAYS = {ONE: "one setting for all tasks", BEST: "the best setting per task"}
 
 
@@ -65,6 +66,12 @@ class Series:
     @property
     def setting_name(self) -> str:
         return ", ".join(f"{name} {short(value)}" for name, value in self.setting.items())
+
+    @property
+    def is_preset(self) -> bool:
+        """Whether a bench left its setting to the preset, which may have another for every task."""
+        named = self.record.get("settings")
+        return named is not None and not any(name in named for name in self.setting)
 
     @property
     def unit(self) -> str:
@@ -283,8 +290,7 @@ def represent(series: Sequence[Series], way: str) -> dict[tuple[str, str], Serie
         by_method.setdefault(s.method, []).append(s)
     chosen: dict[tuple[str, str], Series] = {}
     for group in by_method.values():
-        setting = one_setting(group)
-        chosen |= {(s.data, s.method): s for s in group if s.setting == setting}
+        chosen |= {(s.data, s.method): s for s in one_setting(group)}
     return chosen
 
 
@@ -297,11 +303,18 @@ def _best(series: Sequence[Series]) -> dict[tuple[str, str], Series]:
     return best
 
 
-def one_setting(series: Sequence[Series]) -> dict[str, Any]:
-    """Of a method's settings that were tried on the most datasets, the one with the highest mean over them."""
-    by_setting: dict[str, list[float]] = {}
+def one_setting(series: Sequence[Series]) -> list[Series]:
+    """Of a method's settings that were tried on the most datasets, the one with the highest mean over them.
+
+    What its preset has for each task counts as one.
+    """
+    settings: dict[str, list[Series]] = {}
     for s in series:
-        by_setting.setdefault(json.dumps(s.setting), []).append(s.chosen_by)
-    most = max(len(values) for values in by_setting.values())
-    means = {setting: float(np.mean(values)) for setting, values in by_setting.items() if len(values) == most}
-    return json.loads(max(means, key=lambda setting: means[setting]))
+        settings.setdefault(json.dumps(s.setting), []).append(s)
+        if s.is_preset:
+            settings.setdefault(PRESET, []).append(s)
+    most = max(map(len, settings.values()))
+    return max(
+        (tried for tried in settings.values() if len(tried) == most),
+        key=lambda tried: float(np.mean([s.chosen_by for s in tried])),
+    )

@@ -93,12 +93,10 @@ def _steps(row: dict[str, Series]) -> str:
 
 def _settings(table: ScoreTable) -> str:
     def chosen(method: str) -> str:
-        found = {
-            data: table.chosen[data, method].setting_name for data in table.datasets if (data, method) in table.chosen
-        }
-        if len(set(found.values())) == 1:
-            return f"{method}: {next(iter(found.values())) or 'its preset'}"
-        return f"{method}: " + "; ".join(f"{setting} on {data}" for data, setting in found.items())
+        by_setting = table.settings(method)
+        if len(by_setting) == 1:
+            return f"{method}: {next(iter(by_setting))}"
+        return f"{method}: " + "; ".join(f"{setting} on {', '.join(data)}" for setting, data in by_setting.items())
 
     return "Settings, chosen on other episodes than those reported. " + ". ".join(map(chosen, table.methods)) + "."
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from sbac import files
 from sbac.bench.cells import ONLINE, Record
-from sbac.bench.results import ONE, Series, collect, short
+from sbac.bench.results import ONE, PRESET, Series, collect, short
 from sbac.evaluation.stability import DEFINITION
 from sbac.evaluation.statistics import Interval
 from sbac.report.payload import EVERY, page_data
@@ -172,9 +172,11 @@ def _head(name: str, below: str = "") -> str:
 
 
 def _one_setting(table: ScoreTable, method: str) -> str:
-    if table.way != ONE:
-        return ""
-    return next(s for (_, name), s in table.chosen.items() if name == method).setting_name
+    """What stands under a method's name; where settings differ between tasks, they stand in the cells."""
+    settings = table.settings(method)
+    if len(settings) == 1:
+        return next(iter(settings))
+    return PRESET if table.way == ONE else ""
 
 
 def _score_row(table: ScoreTable, data: str) -> str:
@@ -187,7 +189,7 @@ def _score_row(table: ScoreTable, data: str) -> str:
             row[method].mean,
             row[method].deviation,
             paper_score(row[method]),
-            "" if table.way == ONE else row[method].setting_name,
+            "" if len(table.settings(method)) == 1 else row[method].setting_name,
             row[method].mean == best,
         )
         if method in row

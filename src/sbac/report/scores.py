@@ -11,7 +11,7 @@ import numpy as np
 
 from sbac.bench.cells import ONLINE
 from sbac.bench.plan import GRIDS
-from sbac.bench.results import ONE, WAYS, Series, represent
+from sbac.bench.results import BEST, ONE, PRESET, WAYS, Series, represent
 from sbac.data.tasks import EMBEDDED, TASKS, Score, find_task
 from sbac.evaluation.rollout import environment_of
 from sbac.evaluation.statistics import (
@@ -116,6 +116,14 @@ class ScoreTable:
 
     def row(self, data: str) -> dict[str, Series]:
         return {method: self.chosen[data, method] for method in self.methods if (data, method) in self.chosen}
+
+    def settings(self, method: str) -> dict[str, list[str]]:
+        """The settings that stand for a method, each with its datasets."""
+        found: dict[str, list[str]] = {}
+        for data in self.datasets:
+            if (data, method) in self.chosen:
+                found.setdefault(self.chosen[data, method].setting_name or PRESET, []).append(data)
+        return found
 
     def stability_row(self, data: str) -> dict[str, Series]:
         """The row, and what learned online in the same environment."""
@@ -230,7 +238,7 @@ def what_w_changes(series: Sequence[Series]) -> dict[str, dict[str, dict[str, In
         if other is None or [t.seed for t in s.trials] != [t.seed for t in other.trials]:
             continue
         by_data = found.setdefault(", ".join(filter(None, [s.length, s.method.removeprefix("sbac")])), {})
-        by_data.setdefault(s.data, {})[s.setting_name or "its preset"] = paired_difference(s.scores, other.scores)
+        by_data.setdefault(s.data, {})[s.setting_name or PRESET] = paired_difference(s.scores, other.scores)
     return found
 
 
@@ -238,19 +246,18 @@ def score_tables(series: Sequence[Series]) -> list[ScoreTable]:
     """A table for each length of training and each way of choosing settings."""
     online = [s for s in series if s.record["data"]["kind"] == ONLINE and s.evaluated]
     offline = [s for s in series if s.record["data"]["kind"] != ONLINE]
-    lengths = list(dict.fromkeys(s.length for s in offline))
-    tables = [
-        ScoreTable(length, way, represent([s for s in offline if s.length == length], way), online)
-        for length in lengths
-        for way in WAYS
-        if way == ONE or _has_choice([s for s in offline if s.length == length])
-    ]
+    tables: list[ScoreTable] = []
+    for length in dict.fromkeys(s.length for s in offline):
+        trained = [s for s in offline if s.length == length]
+        ways = [way for way in WAYS if way == ONE or _has_choice(trained)]
+        tables += [ScoreTable(length, way, represent(trained, way), online) for way in ways]
     return [table for table in tables if table.chosen]
 
 
 def _has_choice(series: Sequence[Series]) -> bool:
-    """Whether any method was tried with several settings."""
-    return len({(s.method, s.label) for s in series}) > len({s.method for s in series})
+    """Whether settings can be chosen: a method has several on a dataset, or none that all of its datasets have."""
+    places = {(s.data, s.method) for s in series}
+    return len(places) < len(series) or len(represent(series, ONE)) < len(represent(series, BEST))
 
 
 def paper_score(series: Series) -> Score | None:
