@@ -149,7 +149,7 @@ def _scores(table: ScoreTable, view: int) -> str:
     )
     papers = any(paper_score(s) is not None for s in table.chosen.values())
     return (
-        f'<div class="view" data-view="{view}"><div class="scroll"><table class="sortable">'
+        f'<div class="view" data-view="{view}"><div class="scroll"><table class="sortable scores">'
         f"<thead><tr>{_head('dataset', 'kind, steps')}{heads}</tr></thead>"
         f"<tbody>{rows}</tbody>{foot}</table></div>{_note(caption)}" + (_note(PAPER_NOTES) if papers else "") + "</div>"
     )
@@ -182,7 +182,8 @@ def _one_setting(table: ScoreTable, method: str) -> str:
 def _score_row(table: ScoreTable, data: str) -> str:
     row = table.row(data)
     best = max(s.mean for s in row.values())
-    steps = ", ".join(dict.fromkeys(s.steps for s in row.values()))
+    asked_for = all(s.record.get("length") for s in row.values())  # else every preset has its own
+    steps = table.length if asked_for else ", ".join(dict.fromkeys(s.steps for s in row.values()))
     kind = ", ".join(dict.fromkeys(s.record["data"]["kind"] for s in row.values()))
     cells = "".join(
         _score_cell(
