@@ -84,7 +84,7 @@ def test_means_over_few_tasks_of_all_and_many_of_some() -> None:
     text = results_markdown([*many, *few, *lone])
     assert "### 2 MuJoCo tasks that every method has" in text
     assert "### 3 MuJoCo tasks that these 3 methods have" in text
-    (mean,) = (line for line in text.splitlines() if line.startswith("| mean of 3"))
+    mean, _ = (line for line in text.splitlines() if line.startswith("| mean of 3"))  # of scores, and of stability
     assert [cell.strip()[:2] for cell in mean.split("|")[4:-1]] == ["50", "", "50", "50"]
 
 
@@ -117,6 +117,30 @@ def test_a_duel_is_on_the_datasets_that_both_have() -> None:
     assert duels["cql"].ours == pytest.approx(75.0, abs=0.5) and duels["cql"].theirs == pytest.approx(67.5, abs=0.5)
     assert set(table.duels("MuJoCo", "bc")) == {"sbac"}  # cql has no halfcheetah
     assert "| bc | 1 | 30." in results_markdown([*cells(), record("halfcheetah-medium-made", "bc", {1.0: 20.0})])
+
+
+def with_worst(cell: dict, episode: float, evaluation: float) -> dict:
+    """The cell with returns of 1000, but for one episode of the last evaluation, and the evaluation before it."""
+    curves = [
+        curve | {"returns": [*[[1000.0] * 10 for _ in curve["steps"][2:]], [evaluation] * 10, [episode, *[1000.0] * 9]]}
+        for curve in cell["curves"]
+        if curve["phase"] == "improve"
+    ]
+    return cell | {"curves": curves}
+
+
+def test_stability_is_averaged_over_tasks_if_all_have_a_number() -> None:
+    hopper, walker = record("hopper-medium-made", "bc", {1.0: 50.0}), record("walker2d-medium-made", "bc", {1.0: 50.0})
+    cells = [with_worst(hopper, 0.0, 500.0), with_worst(walker, 450.0, 1000.0)]
+    (table,) = score_tables(collect(cells))
+    (block,) = table.blocks
+    # worst episodes: 0 of a mean of 900, 450 of 945; worst evaluations: 500 of a mean of 940, 945 of 994.5
+    episode, evaluation = -(100.0 + 495.0 / 9.45) / 2, -(440.0 / 9.4 + 49.5 / 9.945) / 2
+    assert table.stability_mean(block, "bc") == pytest.approx([episode, evaluation])
+    assert "| mean of 2 MuJoCo tasks | -76 / -26 |" in results_markdown(cells)
+    nothing = [curve | {"returns": [[0.0] * 10 for _ in curve["steps"]]} for curve in cells[1]["curves"]]
+    (table,) = score_tables(collect([cells[0], cells[1] | {"curves": nothing}]))
+    assert table.stability_mean(block, "bc") == [None, None]
 
 
 def without_grid(cell: dict) -> dict:

@@ -1,6 +1,6 @@
 """The tables of a results folder as Markdown: what docs/results.md is rebuilt from."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sbac import files
@@ -153,13 +153,19 @@ def _interval(found: Interval, digits: int = 1) -> str:
 def _stability(table: ScoreTable) -> list[str]:
     def entry(data: str, method: str) -> str:
         found = table.stability_row(data).get(method)
-        if found is None:
-            return ""
-        return " / ".join("none" if s.percent is None else f"{s.percent:.0f}" for s in found.stability())
+        return "" if found is None else _percents([s.percent for s in found.stability()])
+
+    def mean(block: Block, method: str) -> str:
+        return _percents(table.stability_mean(block, method)) if method in block.methods else ""
 
     methods = table.stability_methods
     rows = [[data, *(entry(data, method) for method in methods)] for data in table.datasets]
+    rows += [[f"mean of {block.name}", *(mean(block, method) for method in methods)] for block in table.blocks]
     return ["### Stability, in percent", _table(["dataset", *methods], rows), DEFINITION]
+
+
+def _percents(values: Iterable[float | None]) -> str:
+    return " / ".join("none" if value is None else f"{value:.0f}" for value in values)
 
 
 def _provenance(records: Sequence[Record]) -> list[str]:

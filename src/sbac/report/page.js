@@ -247,7 +247,7 @@
         const shape = b.value === null
           ? draw(svg, "text", { x: x + thick / 2, y: Y(0) + 14, "text-anchor": "middle" }, "×")
           : draw(svg, "rect", { x: x + 0.5, y: Math.min(Y(0), Y(b.value)), width: thick - 1, height: Math.max(1, Math.abs(Y(b.value) - Y(0))), rx: 1.5, fill: b.look.stroke, "fill-opacity": b.look["stroke-dasharray"] ? 0.45 : 1 });
-        shape.addEventListener("pointermove", (event) => showTip(event, group.name, [[b.look, b.name, b.value === null ? "none" : short(b.value) + " %"], [null, b.note, ""]]));
+        shape.addEventListener("pointermove", (event) => showTip(event, group.name, [[b.look, b.name, b.value === null ? "none" : short(b.value) + " %"], ...(b.note ? [[null, b.note, ""]] : [])]));
       });
     });
     draw(svg, "line", { class: "axis", x1: area.left, x2: width - 10, y1: Y(0), y2: Y(0) });
@@ -330,8 +330,16 @@
           const found = series.stability[which];
           return { name: method, look, value: found.percent, note: `${found.counted} of ${found.seeds} seeds` };
         }),
-      })).filter((group) => group.bars.length);
-      if (groups.length) barChart(card(box, title, "percent difference from the mean", true), groups, { label: title });
+      }));
+      const means = state.task ? [] : view.blocks.map((block) => ({
+        name: `mean of ${block.name}`,
+        label: `mean of ${block.name.split(" ")[0]}`,
+        bars: shown(view).filter((method) => method in block.stability).map((method) => (
+          { name: method, look: style(view, method), value: block.stability[method][which], note: "" }
+        )),
+      }));
+      const drawn = [...groups, ...means].filter((group) => group.bars.length);
+      if (drawn.length) barChart(card(box, title, "percent difference from the mean", true), drawn, { label: title });
     });
   }
 

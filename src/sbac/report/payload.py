@@ -61,6 +61,7 @@ def _block(table: ScoreTable, block: Block, thresholds: Floats) -> dict[str, Any
     profiles = table.profiles(block, thresholds)
     return {
         "name": block.name,
+        "stability": {method: table.stability_mean(block, method) for method in block.methods},
         "iqm": {method: _bounds(iqm) for method, (_, iqm) in table.overall(block).items()},
         "profiles": {method: [digits(part, 4) for part in parts] for method, parts in profiles.items()},
     }

@@ -194,6 +194,11 @@ class ScoreTable:
         """The mean over the block's datasets of the deviation between seeds, as the paper averages it."""
         return _mean([self.chosen[data, method].deviation for data in block.datasets])
 
+    def stability_mean(self, block: Block, method: str) -> list[float | None]:
+        """Of both measures the mean over the block's datasets, if all of them have a number."""
+        found = [self.chosen[data, method].stability() for data in block.datasets]
+        return [_mean([both[which].percent for both in found]) for which in (0, 1)]
+
     def paper_mean(self, block: Block, method: str) -> float | None:
         """The mean of what the paper printed for the block's datasets, if it did for all of them."""
         found = [paper_score(self.chosen[data, method]) for data in block.datasets]
