@@ -196,6 +196,37 @@ def test_nobody_waits_for_an_answer_that_will_not_come(run: Path) -> None:
     assert pool.submit(policy, "Pendulum-v1", 1, 0).cancelled()
 
 
+SPAWNING = """
+    import os, subprocess
+    import gymnasium
+
+    def make():
+        child = subprocess.Popen(["sleep", "60"])
+        with open(os.environ["SPAWNED"], "w") as file:
+            print(child.pid, file=file)
+        return gymnasium.make("Pendulum-v1")
+
+    gymnasium.register("Spawning-v0", make)
+"""
+
+
+def test_what_a_worker_has_started_goes_with_it(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import or an environment may start a process, whose last words would follow ours."""
+    (tmp_path / "spawning.py").write_text(textwrap.dedent(SPAWNING))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("SPAWNED", str(tmp_path / "pid"))
+    (policy,) = (run / "policies").iterdir()
+    with pytest.raises(KeyboardInterrupt), Pool(1) as pool:
+        pool.submit(policy, "spawning:Spawning-v0", 1, 0).exception(60)
+        raise KeyboardInterrupt
+    stat = Path("/proc") / (tmp_path / "pid").read_text().strip() / "stat"
+    for _ in range(50):
+        if not stat.exists() or stat.read_text().split()[2] == "Z":  # whoever adopted it has not buried it yet
+            return
+        time.sleep(0.1)
+    pytest.fail("it is still running")
+
+
 def test_a_lock_that_an_interrupt_left_closed_does_not_hold_up_the_end(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

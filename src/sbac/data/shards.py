@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sbac import processes
 from sbac.data.collecting import Act, Indices, Lanes, Steps, acting, open_lanes, uniform
 from sbac.data.ladder import read_ladders
 
@@ -103,7 +104,7 @@ class Pool:
     def __init__(self, workers: int, folder: Path, tick: Callable[[int], None]) -> None:
         self._queue: queue.Queue[tuple[Shard, Path, Future[Played]] | None] = queue.Queue()
         self._folder, self._tick, self._count = folder, tick, 0
-        self._processes = [start() for _ in range(workers)]
+        self._processes = [processes.start("sbac.data.shards") for _ in range(workers)]
         for process in self._processes:
             threading.Thread(target=self._serve, args=(process,), daemon=True).start()
 
@@ -113,7 +114,7 @@ class Pool:
     def __exit__(self, *error: object) -> None:
         for process in self._processes:
             self._queue.put(None)
-            process.kill()
+            processes.kill(process)
             # Closes its pipes and waits; what its thread was still sending, nobody reads.
             with contextlib.suppress(BrokenPipeError), process:
                 pass
@@ -150,19 +151,6 @@ class Pool:
             self._tick(min(answer["done"], shard.steps) - done)
             done = min(answer["done"], shard.steps)
         raise RuntimeError(f"a worker ended with exit code {process.wait()}")
-
-
-def start() -> "subprocess.Popen[str]":
-    """A fresh interpreter, so that the user's script needs no __main__ guard; one thread, so that the bits agree."""
-    quiet = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "sbac.data.shards"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **quiet},
-        start_new_session=True,  # an interrupt is the parent's to handle
-    )
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from sbac import processes
 from sbac.errors import UserError, positive
 
 
@@ -45,7 +46,7 @@ class Pool:
             self._abandoned = True
             self._cancel()
             for process in list(self._processes):
-                process.kill()
+                processes.kill(process)
             # An answer that Ctrl-C left locked, in the middle of being asked whether it is there, holds up its thread.
             self.close(patience=5.0)
             self._cancel()  # what another thread has asked for in the meantime
@@ -82,28 +83,16 @@ class Pool:
             request, answer = item
             try:
                 if process is None or process.poll() is not None:
-                    process = _start()
+                    process = processes.start("sbac.evaluation.worker")
                     self._processes.add(process)
                     if self._abandoned:
-                        process.kill()
+                        processes.kill(process)
                 answer.set_result(_ask(process, request))
             except Exception as error:  # whatever it was, the one who waits for the answer must hear of it
                 answer.set_exception(error)
         if process is not None:
             with process:  # closes its pipes, which ends it, and waits
                 pass
-
-
-def _start() -> "subprocess.Popen[str]":
-    quiet = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "sbac.evaluation.worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **quiet},
-        start_new_session=True,  # Ctrl-C is for the process that asks
-    )
 
 
 def _ask(process: "subprocess.Popen[str]", request: Mapping[str, Any]) -> dict[str, Any]:
