@@ -1,6 +1,7 @@
 """Ctrl-C ends a command, wherever it hits it."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -109,6 +110,21 @@ def test_swallowed_after_training_a_bench_does_not_wait_for_the_last_episodes(
     monkeypatch.setattr(runner, "finish", finish)
     swallow_before(monkeypatch, runner, "describe")
     assert cli.main([*BENCH, "--out", str(tmp_path / "results")]) == 130
+
+
+def test_ctrl_c_does_not_wait_for_the_evaluations(tmp_path: Path) -> None:
+    arguments = ["train", "hopper-demo", "--algorithm", "bc", "--steps", "100000", "--evaluate-every", "20"]
+    arguments += ["--episodes", "300", "--workers", "1", "--hidden", "8", "--out", str(tmp_path / "run")]
+    code = f"import sys; from sbac.cli import main; sys.exit(main({arguments!r}))"
+    child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, start_new_session=True)
+    for _ in range(600):
+        if len(list((tmp_path / "run" / "checkpoint" / "pending").glob("*"))) > 20:
+            break
+        time.sleep(0.1)
+    os.killpg(child.pid, signal.SIGINT)
+    _, text = child.communicate(timeout=15)  # 20 times 300 episodes take longer
+    assert child.returncode == 130 and text.splitlines()[-1].startswith("interrupted"), text
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["algorithm"] == "bc"
 
 
 def test_a_bench_is_gone_at_once_though_its_last_episodes_are_being_played(tmp_path: Path) -> None:

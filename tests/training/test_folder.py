@@ -1,11 +1,5 @@
 """A run's folder: one process at a time, what is replaced is kept until the new run has begun, damage is named."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -156,18 +150,3 @@ def test_whole_numbers_of_any_kind() -> None:
     for seeds in (2.0, None, "5", [0.5]):
         with pytest.raises(UserError, match="seeds"):
             sbac.train(log(), "bc", seeds=seeds, **TINY)
-
-
-def test_ctrl_c_does_not_wait_for_the_evaluations(tmp_path: Path) -> None:
-    arguments = ["train", "hopper-demo", "--algorithm", "bc", "--steps", "100000", "--evaluate-every", "20"]
-    arguments += ["--episodes", "300", "--workers", "1", "--hidden", "8", "--out", str(tmp_path / "run")]
-    code = f"import sys; from sbac.cli import main; sys.exit(main({arguments!r}))"
-    child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, start_new_session=True)
-    for _ in range(600):
-        if len(list((tmp_path / "run" / "checkpoint" / "pending").glob("*"))) > 20:
-            break
-        time.sleep(0.1)
-    os.killpg(child.pid, signal.SIGINT)
-    _, text = child.communicate(timeout=15)  # 20 times 300 episodes take longer
-    assert child.returncode == 130 and text.splitlines()[-1].startswith("interrupted"), text
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["algorithm"] == "bc"
