@@ -173,7 +173,10 @@ def test_who_ignores_interrupts_is_not_interrupted(tmp_path: Path, monkeypatch: 
 
 def test_a_handler_of_ones_own_stays() -> None:
     heard: list[int] = []
-    own = lambda number, frame: heard.append(number)  # noqa: E731
+
+    def own(number: int, frame: object) -> None:
+        heard.append(number)
+
     signal.signal(signal.SIGINT, own)
     with interrupts.remembered():
         signal.raise_signal(signal.SIGINT)

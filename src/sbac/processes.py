@@ -6,16 +6,17 @@ import signal
 import subprocess
 import sys
 
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
 
 def start(module: str) -> "subprocess.Popen[str]":
     """Runs a module that reads requests from its input, with one thread; a Ctrl-C is not for it but for who asks."""
-    quiet = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     return subprocess.Popen(
         [sys.executable, "-m", module],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, **quiet},
+        env={**os.environ, **ONE_THREAD},
         start_new_session=True,
     )
 

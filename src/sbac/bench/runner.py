@@ -29,10 +29,10 @@ from sbac.bench.cells import (
 from sbac.bench.code import code_version
 from sbac.bench.plan import Cell, Protocol
 from sbac.errors import UserError
+from sbac.evaluation.worker import Pool
 
 if TYPE_CHECKING:
     from sbac.data import Dataset
-    from sbac.evaluation.worker import Pool
     from sbac.training.launch import Launch
     from sbac.training.run import Run
 
@@ -65,8 +65,6 @@ class Bench:
 
     def run(self, evaluate: bool = True) -> None:
         """Trains and measures what is missing. A cell that cannot be run is told of, and the others go on."""
-        from sbac.evaluation.worker import Pool
-
         with ThreadPoolExecutor(1) as background, Pool(self.workers) as pool:
             try:
                 self._run(evaluate, background, pool)
@@ -74,7 +72,7 @@ class Bench:
                 background.shutdown(wait=False, cancel_futures=True)
                 raise
 
-    def _run(self, evaluate: bool, background: ThreadPoolExecutor, pool: "Pool") -> None:
+    def _run(self, evaluate: bool, background: ThreadPoolExecutor, pool: Pool) -> None:
         waiting: list[tuple[Cell, Future[Record]]] = []
         seen: set[Cell] = set()
         for cell in self.cells:
@@ -360,7 +358,7 @@ def is_final(record: Record, protocol: Protocol) -> bool:
     return len(played) == len(record["runs"]) and min(played) >= protocol.final_episodes
 
 
-def finish(record: Record, results: Path, protocol: Protocol, pool: "Pool") -> Record:
+def finish(record: Record, results: Path, protocol: Protocol, pool: Pool) -> Record:
     """Plays the final episodes of a trained cell's policies and completes its file."""
     from sbac.evaluation.several import evaluate_policies
 
@@ -384,8 +382,6 @@ def finish(record: Record, results: Path, protocol: Protocol, pool: "Pool") -> R
 
 def evaluate_trained(results: Path, protocol: Protocol, workers: int | None = None, say: Say = say_at_once) -> int:
     """Plays the final episodes of every cell of a results folder that lacks them and whose policies are here."""
-    from sbac.evaluation.worker import Pool
-
     played = 0
     with Pool(workers) as pool:
         for record in read_cells(results):

@@ -102,7 +102,8 @@ class Pool:
     """Workers fed from one queue; `tick` hears of every few steps done."""
 
     def __init__(self, workers: int, folder: Path, tick: Callable[[int], None]) -> None:
-        self._queue: queue.Queue[tuple[Shard, Path, Future[Played]] | None] = queue.Queue()
+        # Not a Queue: Ctrl-C in the middle of its put leaves it locked, and closing would wait for ever.
+        self._queue: queue.SimpleQueue[tuple[Shard, Path, Future[Played]] | None] = queue.SimpleQueue()
         self._folder, self._tick, self._count = folder, tick, 0
         self._processes = [processes.start("sbac.data.shards") for _ in range(workers)]
         for process in self._processes:

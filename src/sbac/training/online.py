@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sbac import files, interrupts
+from sbac import files, interrupts, processes
 from sbac.data.collecting import Request
 from sbac.errors import UserError, positive
 from sbac.evaluation.rollout import check_spaces, environment_of
@@ -38,7 +38,6 @@ class Collectors:
     """A process for every run, which keeps its environments between rounds."""
 
     def __init__(self, runs: "Sequence[OnlineRun]", instances: int, steps: int, generation: int = 0) -> None:
-        quiet = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         self.each = steps // instances
         self._connections: list[Connection] = []
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -49,7 +48,7 @@ class Collectors:
             process = subprocess.Popen(
                 [sys.executable, "-m", "sbac.data.collecting", *map(str, arguments)],
                 pass_fds=[there.fileno()],
-                env={**os.environ, **quiet},
+                env={**os.environ, **processes.ONE_THREAD},
                 start_new_session=True,
             )
             there.close()
