@@ -56,6 +56,13 @@ def test_a_page_of_results_holds_everything() -> None:
         assert expected in text, expected
 
 
+def test_the_subtitle_counts_datasets_and_environments_apart() -> None:
+    online = record(algorithm="td3", key="9" * 12)
+    online["data"] |= {"name": "Hopper-v4", "kind": "online", "task": None}
+    assert "1 dataset · 1 environment · 2 methods" in build_page([record(), online])
+    assert "1 dataset · 1 method" in build_page([record()])
+
+
 def test_nothing_comes_from_elsewhere() -> None:
     text = build_page([record()])
     page = Outline(text)

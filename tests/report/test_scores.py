@@ -88,6 +88,23 @@ def test_means_over_few_tasks_of_all_and_many_of_some() -> None:
     assert [cell.strip()[:2] for cell in mean.split("|")[4:-1]] == ["50", "", "50", "50"]
 
 
+def test_means_over_the_most_tasks_of_at_least_two() -> None:
+    """Five tasks of two methods hold fewer cells than three tasks of four, and are averaged none the less."""
+    tasks = [f"{body}-medium-made" for body in ("halfcheetah", "walker2d", "hopper")]
+    tasks += [f"{body}-expert-made" for body in ("halfcheetah", "walker2d")]
+    many = [record(task, method, {1.0: 50.0}) for task in tasks[:3] for method in ("bc", "iql", "cql", "rebrac")]
+    wide = [record(task, method, {1.0: 90.0}) for task in tasks[3:] for method in ("bc", "iql")]
+    few = [record(tasks[0], "td3-bc", {1.0: 60.0}), record(tasks[1], "td3-bc", {1.0: 60.0})]
+    lone = [record("hopper-expert-made", "bc", {1.0: 90.0})]
+    (table,) = score_tables(collect([*many, *wide, *few, *lone]))
+    assert [(len(block.datasets), block.methods) for block in table.blocks] == [
+        (2, ["bc", "td3-bc", "iql", "rebrac", "cql"]),
+        (3, ["bc", "iql", "rebrac", "cql"]),
+        (5, ["bc", "iql"]),
+    ]
+    assert table.mean(table.blocks[2], "bc") == pytest.approx((3 * 50.0 + 2 * 90.0) / 5, abs=0.5)
+
+
 def test_suites_are_averaged_apart() -> None:
     settings = {"sbac": {0.5: 5.0, 2.0: 6.0}, "cql": {1.0: 5.0}}
     adroit = [record(f"{hand}-human-v1", name, settings[name]) for hand in ("pen", "door") for name in settings]
@@ -136,11 +153,11 @@ def test_stability_is_averaged_over_tasks_if_all_have_a_number() -> None:
     (block,) = table.blocks
     # worst episodes: 0 of a mean of 900, 450 of 945; worst evaluations: 500 of a mean of 940, 945 of 994.5
     episode, evaluation = -(100.0 + 495.0 / 9.45) / 2, -(440.0 / 9.4 + 49.5 / 9.945) / 2
-    assert table.stability_mean(block, "bc") == pytest.approx([episode, evaluation])
+    assert table.stability_means(block)["bc"] == pytest.approx([episode, evaluation])
     assert "| mean of 2 MuJoCo tasks | -76 / -26 |" in results_markdown(cells)
     nothing = [curve | {"returns": [[0.0] * 10 for _ in curve["steps"]]} for curve in cells[1]["curves"]]
     (table,) = score_tables(collect([cells[0], cells[1] | {"curves": nothing}]))
-    assert table.stability_mean(block, "bc") == [None, None]
+    assert table.stability_means(block)["bc"] == [None, None]
 
 
 def without_grid(cell: dict) -> dict:
@@ -187,6 +204,14 @@ def test_what_w_changes_is_paired_by_seed_at_the_same_setting() -> None:
     text, page = results_markdown([with_w, without]), build_page([with_w, without])
     assert "| hopper-medium-made | **+2.5 ± 2.1** | **+10.0 ± 0.0** |" in text
     assert "What w changes" in page and "<b>+2.5 ± 2.1</b>" in page
+    fewer = [record("halfcheetah-medium-made", name, {2.0: 40.0}) for name in ("sbac", "sbac-no-w")]
+    both = what_w_changes(collect([*fewer, with_w, without]))["1k steps a phase"]  # halfcheetah stands first
+    assert [(data, list(row)) for data, row in both.items()] == [
+        ("halfcheetah-medium-made", ["alpha 0.5", "alpha 2"]),
+        ("hopper-medium-made", ["alpha 0.5", "alpha 2"]),
+    ]
+    assert both["halfcheetah-medium-made"]["alpha 0.5"] is None
+    assert "| halfcheetah-medium-made |  | " in results_markdown([with_w, without, *fewer])
     alone = [without_grid(cell) for cell in (with_w, without)]
     assert list(what_w_changes(collect(alone))["1k steps a phase"]["hopper-medium-made"]) == ["its preset"]
     for trial in (without["runs"], without["final"]):  # other seeds: nothing to pair
@@ -309,6 +334,13 @@ def test_online_methods_stand_beside_for_stability_only() -> None:
     assert one.stability_methods == ["sbac", "cql", "td3 (online)"]
     assert "td3 (online)" in one.stability_row("hopper-medium-made")
     assert "td3 (online)" not in one.stability_row("walker2d-medium-made")
+    (block,) = one.blocks
+    assert list(one.stability_means(block)) == ["sbac", "cql"]  # it did not learn in Walker2d
+    walker = record("walker2d-medium-made", "td3", key="8" * 12, means={1.0: 95.0})
+    walker["data"] |= {"name": "Walker2d-v4", "kind": "online", "task": None}
+    both, _ = score_tables(collect([*cells(), online, walker]))
+    expected = [both.stability_row(data)["td3 (online)"].stability()[0].percent for data in block.datasets]
+    assert both.stability_means(block)["td3 (online)"][0] == pytest.approx(np.mean(expected))
     assert bench_commands([online])[0].startswith("sbac bench --tasks hopper-medium-made --algorithms td3@paper")
 
 

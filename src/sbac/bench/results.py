@@ -6,6 +6,7 @@ are others. What was measured is always the last policy of a training; nothing h
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -66,6 +67,11 @@ class Series:
     @property
     def setting_name(self) -> str:
         return ", ".join(f"{name} {short(value)}" for name, value in self.setting.items())
+
+    @property
+    def setting_order(self) -> tuple[tuple[float, str], ...]:
+        """By values: numbers as numbers, and before names."""
+        return tuple((v, "") if isinstance(v, int | float) else (math.inf, str(v)) for v in self.setting.values())
 
     @property
     def is_preset(self) -> bool:

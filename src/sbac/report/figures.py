@@ -71,15 +71,13 @@ def _stability(table: ScoreTable) -> tuple[Any, str]:
     methods = table.stability_methods
     rows = [table.stability_row(data) for data in table.datasets]
     labels = [*map(short_name, table.datasets), *(f"mean of {len(block.datasets)}" for block in table.blocks)]
+    means = [table.stability_means(block) for block in table.blocks]
     figure, axes = _axes(2, 1, 2.0 + max(0.9, 0.12 * len(methods)) * len(labels), 2.4)
     width = 0.8 / len(methods)
     for which, (ax, title) in enumerate(zip(axes, ("worst episode", "worst of the last evaluations"), strict=True)):
         for k, method in enumerate(methods):
             found = [row[method].stability()[which].percent if method in row else None for row in rows]
-            found += [
-                table.stability_mean(block, method)[which] if method in block.methods else None
-                for block in table.blocks
-            ]
+            found += [mean[method][which] if method in mean else None for mean in means]
             heights = [np.nan if percent is None else percent for percent in found]
             places = np.arange(len(found)) + (k - (len(methods) - 1) / 2) * width
             ax.bar(places, heights, width, color=_colour(table, method), label=method)

@@ -132,8 +132,8 @@ def _duels(table: ScoreTable, suite: str) -> list[str]:
 def _what_w_changes(series: Sequence[Series]) -> list[str]:
     parts: list[str] = []
     for length, found in what_w_changes(series).items():
-        settings = list(dict.fromkeys(setting for row in found.values() for setting in row))
-        rows = [[data, *(_difference(row.get(setting)) for setting in settings)] for data, row in found.items()]
+        settings = next(iter(found.values()))
+        rows = [[data, *map(_difference, row.values())] for data, row in found.items()]
         parts += [f"## What w changes: {length}", _table(["dataset", *settings], rows), W_NOTE]
     return parts
 
@@ -155,12 +155,11 @@ def _stability(table: ScoreTable) -> list[str]:
         found = table.stability_row(data).get(method)
         return "" if found is None else _percents([s.percent for s in found.stability()])
 
-    def mean(block: Block, method: str) -> str:
-        return _percents(table.stability_mean(block, method)) if method in block.methods else ""
-
     methods = table.stability_methods
     rows = [[data, *(entry(data, method) for method in methods)] for data in table.datasets]
-    rows += [[f"mean of {block.name}", *(mean(block, method) for method in methods)] for block in table.blocks]
+    for block in table.blocks:
+        means = table.stability_means(block)
+        rows.append([f"mean of {block.name}", *(_percents(means[m]) if m in means else "" for m in methods)])
     return ["### Stability, in percent", _table(["dataset", *methods], rows), DEFINITION]
 
 

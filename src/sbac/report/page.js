@@ -45,6 +45,7 @@
 
   const style = (view, method) => {
     const index = view.methods.indexOf(method);
+    if (index < 0) return { stroke: "var(--muted)" };  // it learned online
     const dash = DASHES[Math.floor(index / COLOURS) % DASHES.length];
     return { stroke: `var(--c${index % COLOURS})`, "stroke-dasharray": dash };
   };
@@ -272,7 +273,7 @@
   const evaluated = (view, dataset) => seriesOf(view, dataset).filter(({ series }) => series.x);
 
   const online = (view, dataset) => Object.entries(view.online[dataset.name] || {})
-    .map(([method, place]) => ({ method, look: { stroke: "var(--muted)" }, series: DATA.series[place] }));
+    .map(([method, place]) => ({ method, look: style(view, method), series: DATA.series[place] }));
 
   /* An empty section says nothing: it is left out. */
   function begin(name, wanted) {
@@ -334,8 +335,8 @@
       const means = state.task ? [] : view.blocks.map((block) => ({
         name: `mean of ${block.name}`,
         label: `mean of ${block.name.split(" ")[0]}`,
-        bars: shown(view).filter((method) => method in block.stability).map((method) => (
-          { name: method, look: style(view, method), value: block.stability[method][which], note: "" }
+        bars: Object.entries(block.stability).filter(([method]) => !state.off.has(method)).map(([method, both]) => (
+          { name: method, look: style(view, method), value: both[which], note: "" }
         )),
       }));
       const drawn = [...groups, ...means].filter((group) => group.bars.length);

@@ -119,17 +119,18 @@ def _version(record: Record) -> str:
 
 
 def _subtitle(records: Sequence[Record], series: Sequence[Series]) -> str:
-    def count(values: Sequence[Any], what: str) -> str:
+    def count(values: Iterable[str], what: str) -> str:
         distinct = len(set(values))
-        return f"{distinct} {what}{'' if distinct == 1 else 's'}"
+        return f"{distinct} {what}{'' if distinct == 1 else 's'}" if distinct else ""
 
     parts = [
-        count([s.data for s in series], "dataset"),
-        count([s.method for s in series], "method"),
+        count((s.data for s in series if s.record["data"]["kind"] != ONLINE), "dataset"),
+        count((s.data for s in series if s.record["data"]["kind"] == ONLINE), "environment"),
+        count((s.method for s in series), "method"),
         f"{sum(len(s.trials) for s in series)} policies",
         "sbac " + ", ".join(dict.fromkeys(_version(record) for record in records)),
     ]
-    return " · ".join(parts)
+    return " · ".join(filter(None, parts))
 
 
 # --- Tables -------------------------------------------------------------------------------------------------------
@@ -245,11 +246,11 @@ def _what_w_changes(series: Sequence[Series]) -> str:
     """A table for each length of training: datasets by settings."""
     tables: list[str] = []
     for length, rows in what_w_changes(series).items():
-        settings = list(dict.fromkeys(setting for row in rows.values() for setting in row))
+        settings = next(iter(rows.values()))
         heads = "".join(_head(name) for name in ("dataset", *settings))
         body = "".join(
             f'<tr data-task="{escape(data)}"><th scope="row" data-value="{escape(data)}">{escape(data)}</th>'
-            + "".join(_difference_cell(row.get(setting)) for setting in settings)
+            + "".join(map(_difference_cell, row.values()))
             + "</tr>"
             for data, row in rows.items()
         )

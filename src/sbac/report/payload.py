@@ -61,7 +61,7 @@ def _block(table: ScoreTable, block: Block, thresholds: Floats) -> dict[str, Any
     profiles = table.profiles(block, thresholds)
     return {
         "name": block.name,
-        "stability": {method: table.stability_mean(block, method) for method in block.methods},
+        "stability": table.stability_means(block),
         "iqm": {method: _bounds(iqm) for method, (_, iqm) in table.overall(block).items()},
         "profiles": {method: [digits(part, 4) for part in parts] for method, parts in profiles.items()},
     }
@@ -99,8 +99,7 @@ def _every(series: Sequence[Series], places: Mapping[int, int]) -> list[dict[str
 
 def _label_order(s: Series) -> tuple[Any, ...]:
     """By method, then by the values of its settings."""
-    values = [(value, "") if isinstance(value, int | float) else (0.0, str(value)) for value in s.setting.values()]
-    return (*method_order(s.method), *values)
+    return (*method_order(s.method), *s.setting_order)
 
 
 # --- Series and datasets ------------------------------------------------------------------------------------------

@@ -159,7 +159,7 @@ class ScoreTable:
 
     @cached_property
     def blocks(self) -> list[Block]:
-        """Of each suite the datasets that all its methods have, and the largest part of the table that has no gaps.
+        """Of each suite the parts of the table without gaps: all methods, the largest, and the most datasets.
 
         A lone dataset beside such parts has none of its own: its row says it all.
         """
@@ -175,8 +175,12 @@ class ScoreTable:
             return Block(suite, [data for data in self.datasets if data in shared], methods)
 
         every = block(frozenset.intersection(*coverage.values()))
-        largest = max(map(block, dict.fromkeys(coverage.values())), key=lambda b: (b.size, len(b.methods)))
-        return [every, largest] if every.datasets and every != largest else [largest]
+        candidates = [block(covered) for covered in dict.fromkeys(coverage.values())]
+        largest = max(candidates, key=lambda b: (b.size, len(b.methods)))
+        compared = [b for b in candidates if len(b.methods) > 1]
+        widest = max(compared, key=lambda b: (len(b.datasets), len(b.methods)), default=largest)
+        by_datasets = {tuple(b.datasets): b for b in (every, largest, widest) if b.datasets}
+        return sorted(by_datasets.values(), key=lambda b: len(b.datasets))
 
     def scores(self, block: Block, method: str) -> list[Floats]:
         """The seeds' scores on each of the block's datasets."""
@@ -194,10 +198,21 @@ class ScoreTable:
         """The mean over the block's datasets of the deviation between seeds, as the paper averages it."""
         return _mean([self.chosen[data, method].deviation for data in block.datasets])
 
-    def stability_mean(self, block: Block, method: str) -> list[float | None]:
-        """Of both measures the mean over the block's datasets, if all of them have a number."""
-        found = [self.chosen[data, method].stability() for data in block.datasets]
-        return [_mean([both[which].percent for both in found]) for which in (0, 1)]
+    def stability_means(self, block: Block) -> dict[str, list[float | None]]:
+        """Of both measures the mean over the block's datasets, if all of them have a number.
+
+        Methods that learned online are among them where they did in every dataset's environment.
+        """
+        rows = [self.stability_row(data) for data in block.datasets]
+        found = {
+            method: [row[method].stability() for row in rows]
+            for method in self.stability_methods
+            if all(method in row for row in rows)
+        }
+        return {
+            method: [_mean([both[which].percent for both in measured]) for which in (0, 1)]
+            for method, measured in found.items()
+        }
 
     def paper_mean(self, block: Block, method: str) -> float | None:
         """The mean of what the paper printed for the block's datasets, if it did for all of them."""
@@ -229,8 +244,11 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(known)) if known and len(known) == len(values) else None
 
 
-def what_w_changes(series: Sequence[Series]) -> dict[str, dict[str, dict[str, Interval]]]:
-    """Scores of `sbac` less those of `sbac-no-w`, paired by seed: by length of training, dataset and setting."""
+def what_w_changes(series: Sequence[Series]) -> dict[str, dict[str, dict[str, Interval | None]]]:
+    """Scores of `sbac` less those of `sbac-no-w`, paired by seed: by length of training, dataset and setting.
+
+    The datasets of a length have the same settings, in order; None where one was not tried.
+    """
 
     def place(s: Series) -> tuple[str, ...]:
         return s.data, s.length, s.method.removeprefix(s.record["algorithm"]), s.setting_name
@@ -238,13 +256,21 @@ def what_w_changes(series: Sequence[Series]) -> dict[str, dict[str, dict[str, In
     final = [s for s in series if s.is_final]
     without = {place(s): s for s in final if s.record["algorithm"] == "sbac-no-w"}
     found: dict[str, dict[str, dict[str, Interval]]] = {}
-    for s in sorted(final, key=lambda s: data_order(s.data)):
+    settings: dict[str, list[str]] = {}
+    for s in sorted(final, key=lambda s: s.setting_order):
         other = without.get(place(s)) if s.record["algorithm"] == "sbac" else None
         if other is None or [t.seed for t in s.trials] != [t.seed for t in other.trials]:
             continue
-        by_data = found.setdefault(", ".join(filter(None, [s.length, s.method.removeprefix("sbac")])), {})
-        by_data.setdefault(s.data, {})[s.setting_name or PRESET] = paired_difference(s.scores, other.scores)
-    return found
+        length, setting = ", ".join(filter(None, [s.length, s.method.removeprefix("sbac")])), s.setting_name or PRESET
+        settings.setdefault(length, []).append(setting)
+        found.setdefault(length, {}).setdefault(s.data, {})[setting] = paired_difference(s.scores, other.scores)
+    return {
+        length: {
+            data: {setting: by_data[data].get(setting) for setting in dict.fromkeys(settings[length])}
+            for data in sorted(by_data, key=data_order)
+        }
+        for length, by_data in found.items()
+    }
 
 
 def score_tables(series: Sequence[Series]) -> list[ScoreTable]:
