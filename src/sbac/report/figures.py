@@ -15,6 +15,8 @@ from sbac.report.scores import ScoreTable, score_tables, short_name
 ABLATIONS = ("sbac", "sbac-no-w", "sbac-q-pi", "one-step")
 PALE = ("#74c0fc", "#ffa94d", "#8ce99a", "#e599f7", "#b197fc", "#faa2c1", "#63e6be", "#ced4da")
 """For the methods after the first eight."""
+GROUPS_IN_A_ROW = 7
+"""Of bars, in a chart of stability."""
 Figure = tuple[str, str]
 """A file's name and its caption."""
 
@@ -68,25 +70,36 @@ def _colour(table: ScoreTable, method: str) -> str:
 
 
 def _stability(table: ScoreTable) -> tuple[Any, str]:
+    """The paper's two bar charts, the means first, in rows that fit the width of a page."""
     methods = table.stability_methods
-    rows = [table.stability_row(data) for data in table.datasets]
-    labels = [*map(short_name, table.datasets), *(f"mean of {len(block.datasets)}" for block in table.blocks)]
-    means = [table.stability_means(block) for block in table.blocks]
-    figure, axes = _axes(2, 1, 2.0 + max(0.9, 0.12 * len(methods)) * len(labels), 2.4)
+    means = [(f"mean of {len(block.datasets)}", table.stability_means(block)) for block in table.blocks]
+    tasks = [
+        (
+            short_name(data),
+            {m: [found.percent for found in s.stability()] for m, s in table.stability_row(data).items()},
+        )
+        for data in table.datasets
+    ]
+    groups = [*means, *tasks]
+    across = min(len(groups), GROUPS_IN_A_ROW)
+    rows = [groups[start : start + across] for start in range(0, len(groups), across)]
+    figure, axes = _axes(2 * len(rows), 1, 2.0 + max(0.9, 0.06 * len(methods)) * across, 2.0)
     width = 0.8 / len(methods)
-    for which, (ax, title) in enumerate(zip(axes, ("worst episode", "worst of the last evaluations"), strict=True)):
+    for i, ax in enumerate(axes):
+        which, row = divmod(i, len(rows))
         for k, method in enumerate(methods):
-            found = [row[method].stability()[which].percent if method in row else None for row in rows]
-            found += [mean[method][which] if method in mean else None for mean in means]
+            found = [percents.get(method, (None, None))[which] for _, percents in rows[row]]
             heights = [np.nan if percent is None else percent for percent in found]
             places = np.arange(len(found)) + (k - (len(methods) - 1) / 2) * width
             ax.bar(places, heights, width, color=_colour(table, method), label=method)
         ax.axhline(0, color="0.3", linewidth=0.8)
-        ax.set_xticks(range(len(labels)), labels, fontsize="small")
+        ax.set_xticks(range(len(rows[row])), [name for name, _ in rows[row]], fontsize="small")
+        ax.set_xlim(-0.5, across - 0.5)
         ax.set_ylabel("percent")
-        ax.set_title(title, fontsize="medium", loc="left")
+        if row == 0:
+            ax.set_title(("worst episode", "worst of the last evaluations")[which], fontsize="medium", loc="left")
     figure.legend(
-        *axes[0].get_legend_handles_labels(), loc="outside upper left", frameon=False, fontsize="small", ncols=5
+        *axes[0].get_legend_handles_labels(), loc="outside upper left", frameon=False, fontsize="small", ncols=6
     )
     return figure, DEFINITION
 
@@ -107,7 +120,10 @@ def _ablations(table: ScoreTable) -> tuple[Any, str] | None:
             ax.fill_between(steps, mean - spread, mean + spread, color=_colour(table, method), alpha=0.15, linewidth=0)
         ax.set_title(data, fontsize="small", loc="left")
         ax.tick_params(labelsize="small")
-    axes[0].legend(frameon=False, fontsize="small")
+    named = {line.get_label(): line for ax in axes for line in ax.get_lines()}  # not every task has all of them
+    figure.legend(
+        [named[m] for m in methods], methods, loc="outside upper left", frameon=False, fontsize="small", ncols=4
+    )
     axes[0].set_ylabel("score")
     axes[0].set_xlabel("gradient steps")
     return figure, "SBAC and its ablations: mean over seeds, the shaded area one standard deviation between seeds"

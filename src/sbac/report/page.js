@@ -339,7 +339,7 @@
           { name: method, look: style(view, method), value: both[which], note: "" }
         )),
       }));
-      const drawn = [...groups, ...means].filter((group) => group.bars.length);
+      const drawn = [...means, ...groups].filter((group) => group.bars.length);
       if (drawn.length) barChart(card(box, title, "percent difference from the mean", true), drawn, { label: title });
     });
   }
