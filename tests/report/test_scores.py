@@ -61,6 +61,24 @@ def test_means_are_over_what_every_method_has() -> None:
     assert one.duels("MuJoCo", "sbac")["cql"].better.value == pytest.approx(0.5)  # always on hopper, never on walker2d
 
 
+def test_the_data_stand_beside_what_was_learned_from_them_and_the_best_is_bold() -> None:
+    """The data's episodes return 5 on average, which scores 0.8 on hopper and 0.1 on walker2d."""
+    one, _ = score_tables(collect(cells()))
+    assert one.data_score("hopper-medium-made") == pytest.approx(100 * 25.272305 / 3254.572305)
+    assert one.data_score("walker2d-medium-made") == pytest.approx(100 * 3.370992 / 4590.670992, rel=1e-3)
+    (block,) = one.blocks
+    assert one.data_mean(block) == pytest.approx((0.77652 + 0.07343) / 2, abs=1e-4)
+    text, page = results_markdown(cells()), build_page(cells())
+    hopper, walker = (next(x for x in text.splitlines() if x.startswith(f"| {n}-me")) for n in ("hopper", "walker2d"))
+    assert [cell[:3] for cell in hopper.split(" | ")[3:]] == ["0.8", "**8", "60."]
+    assert [cell[:3] for cell in walker.split(" | ")[3:]] == ["0.1", "70.", "**7"]
+    assert '<button type="button">data</button>' in page and ">0.8</td>" in page
+    untold = [cell | {"data": {k: v for k, v in cell["data"].items() if k != "returns"}} for cell in cells()]
+    (table, _), lines = score_tables(collect(untold)), results_markdown(untold)
+    assert table.data_score("hopper-medium-made") is None and table.data_mean(block) is None
+    assert "| 1k + 1k |  | **80." in lines
+
+
 def test_means_where_no_dataset_has_every_method() -> None:
     """bc has hopper, iql walker2d: the means are over both, of the two methods that have them."""
     gaps = [record("hopper-medium-made", "bc", {1.0: 50.0}), record("walker2d-medium-made", "iql", {1.0: 40.0})]
@@ -85,7 +103,7 @@ def test_means_over_few_tasks_of_all_and_many_of_some() -> None:
     assert "### 2 MuJoCo tasks that every method has" in text
     assert "### 3 MuJoCo tasks that these 3 methods have" in text
     mean, _ = (line for line in text.splitlines() if line.startswith("| mean of 3"))  # of scores, and of stability
-    assert [cell.strip()[:2] for cell in mean.split("|")[4:-1]] == ["50", "", "50", "50"]
+    assert [cell.strip()[:2] for cell in mean.split("|")[5:-1]] == ["50", "", "50", "50"]
 
 
 def test_means_over_the_most_tasks_of_at_least_two() -> None:

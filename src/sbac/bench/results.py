@@ -102,6 +102,12 @@ class Series:
 
         return returns if self.task is None else normalised_score(self.task, returns)
 
+    @property
+    def data_mean(self) -> float | None:
+        """What the episodes of the data score on average, where the record says so."""
+        known = self.record["data"].get("returns")
+        return None if known is None else float(self.measured(np.array([known["mean"]]))[0])
+
     @cached_property
     def episodes(self) -> list[Floats]:
         """What is reported, for each seed: the final episodes; without them, those of the last evaluation."""

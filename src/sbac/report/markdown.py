@@ -52,34 +52,44 @@ def _cell(text: str) -> str:
 
 
 def _scores(table: ScoreTable) -> list[str]:
-    head = ["dataset", "kind", "steps", *table.methods]
+    head = ["dataset", "kind", "steps", "data", *table.methods]
     rows = [
-        [data, _kind(table.row(data)), _steps(table.row(data)), *(_entry(table, data, m) for m in table.methods)]
-        for data in table.datasets
+        [data, _kind(row), _steps(row), _one(table.data_score(data)), *(_entry(row, m) for m in table.methods)]
+        for data, row in ((data, table.row(data)) for data in table.datasets)
     ]
     for block in table.blocks:
-        rows.append([f"mean of {block.name}", "", "", *(_mean_entry(table, block, m) for m in table.methods)])
-    text = "Mean ± standard deviation over seeds; in italics what the paper printed for that method and task."
+        entries = [_mean_entry(table, block, method) for method in table.methods]
+        rows.append([f"mean of {block.name}", "", "", _one(table.data_mean(block)), *entries])
+    text = (
+        "Mean ± standard deviation over seeds, the highest of a row in bold; in italics what the paper printed for "
+        "that method and task. Data: the mean of its own episodes."
+    )
     parts = [f"## Scores: {table.title}", _table(head, rows), text, _cell(table.diverged_note), _settings(table)]
     return [part for part in parts if part]
 
 
-def _entry(table: ScoreTable, data: str, method: str) -> str:
-    found = table.row(data).get(method)
-    if found is None:
+def _one(value: float | None) -> str:
+    return "" if value is None else number(value, None)
+
+
+def _entry(row: dict[str, Series], method: str) -> str:
+    if method not in row:
         return ""
-    return _beside(found.mean, found.deviation, *(paper_score(found) or (None,)))
+    found = row[method]
+    ours = number(found.mean, found.deviation)
+    best = found.mean == max(s.mean for s in row.values())
+    return _beside(f"**{ours}**" if best else ours, *(paper_score(found) or (None,)))
 
 
 def _mean_entry(table: ScoreTable, block: Block, method: str) -> str:
     if method not in block.methods:
         return ""
-    return _beside(table.mean(block, method), table.deviation(block, method), table.paper_mean(block, method))
+    ours = number(table.mean(block, method), table.deviation(block, method))
+    return _beside(ours, table.paper_mean(block, method))
 
 
-def _beside(mean: float, deviation: float | None, paper: float | None, paper_deviation: float | None = None) -> str:
+def _beside(ours: str, paper: float | None, paper_deviation: float | None = None) -> str:
     """Our number, and the paper's in italics."""
-    ours = number(mean, deviation)
     return ours if paper is None else f"{ours} *{number(paper, paper_deviation)}*"
 
 

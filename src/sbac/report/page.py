@@ -145,13 +145,13 @@ def _scores(table: ScoreTable, view: int) -> str:
     caption = (
         "Normalised score of the last policy (its return where the task has no reference returns), mean ± standard "
         "deviation over seeds; the highest mean of a row is bold; "
-        "in italics what the paper printed for that method and task. Settings were chosen on other episodes than those "
-        f"reported. {table.diverged_note}"
+        "in italics what the paper printed for that method and task. Data: the mean of its own episodes. "
+        f"Settings were chosen on other episodes than those reported. {table.diverged_note}"
     )
     papers = any(paper_score(s) is not None for s in table.chosen.values())
     return (
         f'<div class="view" data-view="{view}"><div class="scroll"><table class="sortable scores">'
-        f"<thead><tr>{_head('dataset', 'kind, steps')}{heads}</tr></thead>"
+        f"<thead><tr>{_head('dataset', 'kind, steps')}{_head('data', 'its episodes')}{heads}</tr></thead>"
         f"<tbody>{rows}</tbody>{foot}</table></div>{_note(caption)}" + (_note(PAPER_NOTES) if papers else "") + "</div>"
     )
 
@@ -164,7 +164,12 @@ def _mean_row(table: ScoreTable, block: Block) -> str:
         paper = None if printed is None else (printed, None)
         return _score_cell(table.mean(block, method), table.deviation(block, method), paper, "", False)
 
-    return f"<tr><th>mean of {escape(block.name)}</th>{''.join(map(cell, table.methods))}</tr>"
+    cells = _data_cell(table.data_mean(block)) + "".join(map(cell, table.methods))
+    return f"<tr><th>mean of {escape(block.name)}</th>{cells}</tr>"
+
+
+def _data_cell(mean: float | None) -> str:
+    return "<td></td>" if mean is None else f'<td data-value="{mean!r}">{mean:.1f}</td>'
 
 
 def _head(name: str, below: str = "") -> str:
@@ -186,7 +191,7 @@ def _score_row(table: ScoreTable, data: str) -> str:
     asked_for = all(s.record.get("length") for s in row.values())  # else every preset has its own
     steps = table.length if asked_for else ", ".join(dict.fromkeys(s.steps for s in row.values()))
     kind = ", ".join(dict.fromkeys(s.record["data"]["kind"] for s in row.values()))
-    cells = "".join(
+    cells = _data_cell(table.data_score(data)) + "".join(
         _score_cell(
             row[method].mean,
             row[method].deviation,

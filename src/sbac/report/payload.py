@@ -170,8 +170,8 @@ def _dataset(s: Series) -> dict[str, Any]:
     known = about.get("returns")
     returns = None
     if known is not None:
-        mean, *edges = s.measured(np.array([known["mean"], *known["edges"]])).tolist()
-        returns = {"mean": mean, "edges": digits(edges, 5), "counts": known["counts"]}
+        edges = s.measured(np.array(known["edges"])).tolist()
+        returns = {"mean": s.data_mean, "edges": digits(edges, 5), "counts": known["counts"]}
     actions = s.record.get("actions")
     return {
         "name": s.data,

@@ -117,6 +117,10 @@ class ScoreTable:
     def row(self, data: str) -> dict[str, Series]:
         return {method: self.chosen[data, method] for method in self.methods if (data, method) in self.chosen}
 
+    def data_score(self, data: str) -> float | None:
+        """Of the episodes in the data, by the policies that logged them: what a method is to improve on."""
+        return next((s.data_mean for s in self.row(data).values() if s.data_mean is not None), None)
+
     def settings(self, method: str) -> dict[str, list[str]]:
         """The settings that stand for a method, each with its datasets."""
         found: dict[str, list[str]] = {}
@@ -193,6 +197,9 @@ class ScoreTable:
         """For each method of the block mean and interquartile mean over its datasets, with their intervals."""
         every = {method: self.scores(block, method) for method in block.methods}
         return {method: (interval(scores, mean_of_tasks), interval(scores)) for method, scores in every.items()}
+
+    def data_mean(self, block: Block) -> float | None:
+        return _mean([self.data_score(data) for data in block.datasets])
 
     def deviation(self, block: Block, method: str) -> float | None:
         """The mean over the block's datasets of the deviation between seeds, as the paper averages it."""
