@@ -17,6 +17,7 @@ from sbac.report.scores import (
     difference,
     excludes_zero,
     method_order,
+    number,
     paper_score,
     score_tables,
     short_name,
@@ -340,8 +341,8 @@ def test_the_notes_on_the_paper_are_true() -> None:
         ("adroit", "brac-p"): 2.0,
     }
     assert short == {"bcq", "brac-plus", "algae-dice"}
-    for number in ("76.5 (printed 76.4)", "68.1 (printed 68.0)", "2.0 (printed 1.0)", "v0"):
-        assert number in PAPER_NOTES
+    for printed in ("76.5 (printed 76.4)", "68.1 (printed 68.0)", "2.0 (printed 1.0)", "v0"):
+        assert printed in PAPER_NOTES
 
 
 def test_online_methods_stand_beside_for_stability_only() -> None:
@@ -360,6 +361,10 @@ def test_online_methods_stand_beside_for_stability_only() -> None:
     expected = [both.stability_row(data)["td3 (online)"].stability()[0].percent for data in block.datasets]
     assert both.stability_means(block)["td3 (online)"][0] == pytest.approx(np.mean(expected))
     assert bench_commands([online])[0].startswith("sbac bench --tasks hopper-medium-made --algorithms td3@paper")
+
+
+def test_nothing_is_minus_zero() -> None:
+    assert number(-0.04) == "0.0" and number(-0.04, 0.12) == "0.0 ± 0.1" and number(-0.06) == "-0.1"
 
 
 def test_orders() -> None:

@@ -69,7 +69,7 @@ def _scores(table: ScoreTable) -> list[str]:
 
 
 def _one(value: float | None) -> str:
-    return "" if value is None else number(value, None)
+    return "" if value is None else number(value)
 
 
 def _entry(row: dict[str, Series], method: str) -> str:

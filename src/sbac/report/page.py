@@ -169,7 +169,7 @@ def _mean_row(table: ScoreTable, block: Block) -> str:
 
 
 def _data_cell(mean: float | None) -> str:
-    return "<td></td>" if mean is None else f'<td data-value="{mean!r}">{mean:.1f}</td>'
+    return "<td></td>" if mean is None else f'<td data-value="{mean!r}">{number(mean)}</td>'
 
 
 def _head(name: str, below: str = "") -> str:
@@ -212,7 +212,7 @@ def _score_row(table: ScoreTable, data: str) -> str:
 def _score_cell(
     mean: float, deviation: float | None, paper: tuple[float, float | None] | None, below: str, best: bool
 ) -> str:
-    value = f"<b>{mean:.1f}</b>" if best else f"{mean:.1f}"
+    value = f"<b>{number(mean)}</b>" if best else number(mean)
     spread = "" if deviation is None else f'<span class="sd"> ± {deviation:.1f}</span>'
     beside = "" if paper is None else f' <i title="printed in the paper">{number(*paper)}</i>'
     small = f"<small>{escape(below)}</small>" if below else ""

@@ -306,8 +306,9 @@ def paper_score(series: Series) -> Score | None:
     return find_task(task).paper_scores.get(series.record["algorithm"])
 
 
-def number(mean: float, deviation: float | None, digits: int = 1) -> str:
-    return f"{mean:.{digits}f}" if deviation is None else f"{mean:.{digits}f} ± {deviation:.{digits}f}"
+def number(mean: float, deviation: float | None = None) -> str:
+    value = f"{mean:z.1f}"  # no -0.0
+    return value if deviation is None else f"{value} ± {deviation:.1f}"
 
 
 def difference(found: Interval) -> str:
