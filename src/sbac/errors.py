@@ -8,6 +8,10 @@ class UserError(ValueError):
     """Bad input. The message is one line that names the file or field and says what was expected."""
 
 
+class InUseError(UserError):
+    """A folder that another process writes at this moment."""
+
+
 def positive(what: str, value: int | None) -> None:
     """Refuses a count below 1; None, where it stands for a default, passes."""
     if value is not None and value < 1:

@@ -21,6 +21,7 @@ from sbac.bench.runner import Bench, evaluate_trained
 from sbac.cli import main
 from sbac.data import Dataset
 from sbac.errors import UserError
+from sbac.training.run import OpenFolder
 
 PROTOCOL = Protocol(episodes=2, final_episodes=3)
 
@@ -265,6 +266,24 @@ def test_of_cells_that_train_together_one_bad_one_is_told_of(log: str, tmp_path:
     assert "1 of 2 cells done" in bench.view()
     ((cell, reason),) = bench.failures.items()
     assert "fleeting" in cell.data and "next state" in reason
+
+
+def test_a_cell_that_another_process_trains_is_left_to_it(log: str, tmp_path: Path) -> None:
+    other = tmp_path / "other.npz"
+    make_data(900, seed=1).save(other)
+    options = {"batch_size": 8, "hidden": [8]}
+    wanted = plan([log, str(other)], ["bc"], seeds=1, length=[20], grids={"bc": options}, environment="Pendulum-v1")
+    said: list[str] = []
+    bench = Bench(wanted, tmp_path / "results", PROTOCOL, workers=1, together=5, say=said.append)
+    data = bench._load(wanted[0])
+    elsewhere = OpenFolder(bench._folder(wanted[0], data, bench._key(wanted[0], data)[0]))
+    bench.run()
+    assert not bench.failures and [bench.state(cell) for cell in wanted] == ["in use", "done"]
+    assert any(line.startswith(wanted[0].name) and "in use by another process" in line for line in said)
+    elsewhere.close()
+    again = Bench(wanted, tmp_path / "results", PROTOCOL, workers=1, say=lambda line: None)
+    again.run()
+    assert "2 of 2 cells done" in again.view() and "2 of 2 cells done" in bench.view()
 
 
 def test_one_bad_dataset_does_not_stop_the_others(

@@ -28,7 +28,7 @@ from sbac.bench.cells import (
 )
 from sbac.bench.code import code_version
 from sbac.bench.plan import Cell, Protocol
-from sbac.errors import UserError
+from sbac.errors import InUseError, UserError
 from sbac.evaluation.worker import Pool
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sbac.training.launch import Launch
     from sbac.training.run import Run
 
-DONE, TRAINED, STARTED, TO_DO, FAILED = "done", "trained", "started", "to do", "failed"
+DONE, TRAINED, STARTED, TO_DO, FAILED, IN_USE = "done", "trained", "started", "to do", "failed", "in use"
 Say = Callable[[str], None]
 
 
@@ -64,7 +64,10 @@ class Bench:
     _data: "tuple[str, Dataset] | None" = field(init=False, default=None)
 
     def run(self, evaluate: bool = True) -> None:
-        """Trains and measures what is missing. A cell that cannot be run is told of, and the others go on."""
+        """Trains and measures what is missing. A cell that cannot be run is told of, and the others go on.
+
+        A cell that another process trains at this moment is left to it.
+        """
         with ThreadPoolExecutor(1) as background, Pool(self.workers) as pool:
             try:
                 self._run(evaluate, background, pool)
@@ -90,10 +93,13 @@ class Bench:
             waiting[0][1].exception()
             waiting = self._collect(waiting)
 
-    def _fail(self, cell: Cell, reason: str) -> None:
-        self.failures[cell] = reason
-        self._states[cell] = FAILED
-        self.say(f"{cell.name}: {reason}")
+    def _tell(self, cell: Cell, error: UserError) -> None:
+        if isinstance(error, InUseError):
+            self._states[cell] = IN_USE
+        else:
+            self._states[cell] = FAILED
+            self.failures[cell] = str(error)
+        self.say(f"{cell.name}: {error}")
 
     def _collect(self, waiting: list[tuple[Cell, "Future[Record]"]]) -> list[tuple[Cell, "Future[Record]"]]:
         """Tells of the final evaluations that are over; returns the others."""
@@ -102,7 +108,7 @@ class Bench:
                 continue
             error = answer.exception()
             if isinstance(error, UserError):
-                self._fail(cell, str(error))
+                self._tell(cell, error)
             elif error is not None:
                 raise error
             else:
@@ -117,25 +123,21 @@ class Bench:
             found = self._finished(cell, data, self._key(cell, data)[1])
             if found is not None:
                 return [(cell, found)]
-            if data is None:
-                return self._train([(cell, None)])
-            group = [(cell, data), *self._company(cell, data)]
+            group = [(cell, data)] if data is None else [(cell, data), *self._company(cell, data)]
         except UserError as error:
-            self._fail(cell, str(error))
+            self._tell(cell, error)
             return []
+        return self._train_or_tell(group)
+
+    def _train_or_tell(self, group: "Sequence[tuple[Cell, Dataset | None]]") -> list[tuple[Cell, Record]]:
         try:
             return self._train(group)
         except UserError as error:
             if len(group) == 1:
-                self._fail(cell, str(error))
+                self._tell(group[0][0], error)
                 return []
-        records: list[tuple[Cell, Record]] = []
-        for member in group:  # one by one it will show which of them it was
-            try:
-                records += self._train([member])
-            except UserError as error:
-                self._fail(member[0], str(error))
-        return records
+        # One by one it will show which of them it was.
+        return [record for member in group for record in self._train_or_tell([member])]
 
     def _company(self, cell: Cell, data: "Dataset") -> "list[tuple[Cell, Dataset]]":
         """Later cells of the same method and settings that lack a record and whose data have the same shape."""
@@ -143,7 +145,7 @@ class Bench:
         for other in self.cells[self.cells.index(cell) + 1 :]:
             if len(company) + 1 >= self._at_once():
                 break
-            if other in self.failures or method_of(other) != method_of(cell):
+            if other in self._states or method_of(other) != method_of(cell):
                 continue
             try:
                 found = self._load(other)
@@ -284,9 +286,10 @@ class Bench:
     # --- Where it stands ----------------------------------------------------------------------------------------
 
     def state(self, cell: Cell) -> str:
-        """done, trained (its final episodes are missing), started, to do, or failed."""
-        if cell in self._states:
-            return self._states[cell]
+        """done, trained (its final episodes are missing), started, to do, failed, or in use by another process."""
+        known = self._states.get(cell)
+        if known not in (None, IN_USE):  # the other process may be through by now
+            return known
         try:
             data = self._load(cell)
         except UserError as error:
@@ -295,7 +298,7 @@ class Bench:
         key, path = self._key(cell, data)
         record = self._finished(cell, data, path)
         if record is None:
-            return STARTED if self._folder(cell, data, key).exists() else TO_DO
+            return known or (STARTED if self._folder(cell, data, key).exists() else TO_DO)
         return DONE if is_final(record, self.protocol) else TRAINED
 
     def view(self) -> str:

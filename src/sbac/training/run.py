@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sbac import files
-from sbac.errors import UserError
+from sbac.errors import InUseError, UserError
 from sbac.policy import Policy
 
 FORMAT = 1
@@ -85,7 +85,7 @@ class OpenFolder:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self.close()
-            raise UserError(f"{path}: in use by another process") from None
+            raise InUseError(f"{path}: in use by another process") from None
         except OSError:
             pass  # a file system without locks
 
