@@ -80,6 +80,20 @@ def test_the_data_stand_beside_what_was_learned_from_them_and_the_best_is_bold()
     assert "| 1k + 1k |  | **80." in lines
 
 
+def test_it_says_among_how_many_settings_was_chosen() -> None:
+    """sbac has two, on hopper three; cql one."""
+    more = record("hopper-medium-made", "sbac", {4.0: 10.0}, key="6" * 12)
+    one, best = score_tables(collect([*cells(), more]))
+    assert (one.choice("sbac"), one.choice("cql")) == (best.choice("sbac"), best.choice("cql")) == ("of 2 to 3", "")
+    page = build_page([*cells(), more])
+    assert "<small>alpha 2 of 2 to 3</small>" in page and "<small>best of 2 to 3</small>" in page
+    assert page.count(">cql</button><small>alpha 1</small>") == 2
+    text = results_markdown([*cells(), more])
+    assert "sbac (of 2 to 3): alpha 2. cql: alpha 1." in text
+    assert "sbac (of 2 to 3): alpha 2 on halfcheetah-medium-made, walker2d-medium-made; alpha 0.5 on hopper" in text
+    assert "sbac (of 2): alpha 2. cql" in results_markdown(cells())
+
+
 def test_means_where_no_dataset_has_every_method() -> None:
     """bc has hopper, iql walker2d: the means are over both, of the two methods that have them."""
     gaps = [record("hopper-medium-made", "bc", {1.0: 50.0}), record("walker2d-medium-made", "iql", {1.0: 40.0})]

@@ -103,12 +103,14 @@ def _steps(row: dict[str, Series]) -> str:
 
 def _settings(table: ScoreTable) -> str:
     def chosen(method: str) -> str:
-        by_setting = table.settings(method)
+        by_setting, choice = table.settings(method), table.choice(method)
+        name = f"{method} ({choice})" if choice else method
         if len(by_setting) == 1:
-            return f"{method}: {next(iter(by_setting))}"
-        return f"{method}: " + "; ".join(f"{setting} on {', '.join(data)}" for setting, data in by_setting.items())
+            return f"{name}: {next(iter(by_setting))}"
+        return f"{name}: " + "; ".join(f"{setting} on {', '.join(data)}" for setting, data in by_setting.items())
 
-    return "Settings, chosen on other episodes than those reported. " + ". ".join(map(chosen, table.methods)) + "."
+    head = "Settings, chosen on other episodes than those reported; in brackets how many were tried, where not one. "
+    return head + ". ".join(map(chosen, table.methods)) + "."
 
 
 def _overall(table: ScoreTable) -> list[str]:

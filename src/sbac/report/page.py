@@ -12,7 +12,7 @@ from typing import Any
 
 from sbac import files
 from sbac.bench.cells import ONLINE, Record
-from sbac.bench.results import ONE, PRESET, Series, collect, short
+from sbac.bench.results import BEST, PRESET, Series, collect, short
 from sbac.evaluation.stability import DEFINITION
 from sbac.evaluation.statistics import Interval
 from sbac.report.payload import EVERY, page_data
@@ -178,11 +178,11 @@ def _head(name: str, below: str = "") -> str:
 
 
 def _one_setting(table: ScoreTable, method: str) -> str:
-    """What stands under a method's name; where settings differ between tasks, they stand in the cells."""
-    settings = table.settings(method)
+    """What stands under a method's name, of how many; where settings differ between tasks, they stand in the cells."""
+    settings, choice = table.settings(method), table.choice(method)
     if len(settings) == 1:
-        return next(iter(settings))
-    return PRESET if table.way == ONE else ""
+        return f"{next(iter(settings))} {choice}".strip()
+    return f"best {choice}" if choice and table.way == BEST else PRESET
 
 
 def _score_row(table: ScoreTable, data: str) -> str:

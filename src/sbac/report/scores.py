@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -100,6 +101,8 @@ class ScoreTable:
     length: str
     way: str
     chosen: Mapping[tuple[str, str], Series]
+    tried: Mapping[tuple[str, str], int]
+    """How many settings there were to choose from."""
     online: Sequence[Series] = ()
 
     @property
@@ -128,6 +131,12 @@ class ScoreTable:
             if (data, method) in self.chosen:
                 found.setdefault(self.chosen[data, method].setting_name or PRESET, []).append(data)
         return found
+
+    def choice(self, method: str) -> str:
+        """How many settings a method was tried with, in words; nothing if it was one."""
+        counts = [self.tried[data, method] for data in self.datasets if (data, method) in self.tried]
+        low, high = min(counts), max(counts)
+        return "" if high == 1 else f"of {high}" if low == high else f"of {low} to {high}"
 
     def stability_row(self, data: str) -> dict[str, Series]:
         """The row, and what learned online in the same environment."""
@@ -288,7 +297,8 @@ def score_tables(series: Sequence[Series]) -> list[ScoreTable]:
     for length in dict.fromkeys(s.length for s in offline):
         trained = [s for s in offline if s.length == length]
         ways = [way for way in WAYS if way == ONE or _has_choice(trained)]
-        tables += [ScoreTable(length, way, represent(trained, way), online) for way in ways]
+        tried = Counter((s.data, s.method) for s in trained if s.is_final)
+        tables += [ScoreTable(length, way, represent(trained, way), tried, online) for way in ways]
     return [table for table in tables if table.chosen]
 
 
