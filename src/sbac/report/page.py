@@ -138,7 +138,7 @@ def _subtitle(records: Sequence[Record], series: Sequence[Series]) -> str:
 
 def _scores(table: ScoreTable, view: int) -> str:
     """Datasets by methods; the table of another view is hidden by the script."""
-    heads = "".join(_head(method, _one_setting(table, method)) for method in table.methods)
+    heads = "".join(_head(m, _one_setting(table, m), table.choice(m)) for m in table.methods)
     rows = "".join(_score_row(table, data) for data in table.datasets)
     means = "".join(_mean_row(table, block) for block in table.blocks)
     foot = f"<tfoot>{means}</tfoot>" if means else ""
@@ -146,7 +146,8 @@ def _scores(table: ScoreTable, view: int) -> str:
         "Normalised score of the last policy (its return where the task has no reference returns), mean ± standard "
         "deviation over seeds; the highest mean of a row is bold; "
         "in italics what the paper printed for that method and task. Data: the mean of its own episodes. "
-        f"Settings were chosen on other episodes than those reported. {table.diverged_note}"
+        "Settings were chosen on other episodes than those reported, among as many as stand under them (else one). "
+        f"{table.diverged_note}"
     )
     papers = any(paper_score(s) is not None for s in table.chosen.values())
     return (
@@ -172,17 +173,17 @@ def _data_cell(mean: float | None) -> str:
     return "<td></td>" if mean is None else f'<td data-value="{mean!r}">{number(mean)}</td>'
 
 
-def _head(name: str, below: str = "") -> str:
-    small = f"<small>{escape(below)}</small>" if below else ""
+def _head(name: str, *below: str) -> str:
+    small = "".join(f"<small>{escape(line)}</small>" for line in below if line)
     return f'<th scope="col"><button type="button">{escape(name)}</button>{small}</th>'
 
 
 def _one_setting(table: ScoreTable, method: str) -> str:
-    """What stands under a method's name, of how many; where settings differ between tasks, they stand in the cells."""
-    settings, choice = table.settings(method), table.choice(method)
+    """What stands under a method's name; where settings differ between tasks, they stand in the cells."""
+    settings = table.settings(method)
     if len(settings) == 1:
-        return f"{next(iter(settings))} {choice}".strip()
-    return f"best {choice}" if choice and table.way == BEST else PRESET
+        return next(iter(settings))
+    return "best" if table.choice(method) and table.way == BEST else PRESET
 
 
 def _score_row(table: ScoreTable, data: str) -> str:
