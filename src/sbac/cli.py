@@ -212,7 +212,8 @@ def _show(run: "Run", out: str) -> int:
         print("not evaluated (--env names an environment to do it in)")
     else:
         print(render(summarise(last_evaluations(run.evaluations))))
-    print(f"{len(run.policies)} policies in {out}/policies")
+    count = len(run.policies)
+    print(f"{count} {'policy' if count == 1 else 'policies'} in {out}/policies")
     if run.diverged:
         print(f"diverged, their networks are no longer numbers: {', '.join(run.diverged)}", file=sys.stderr)
     return 0
