@@ -82,7 +82,7 @@ class Program:
         for earlier in range(phase):
             name = self.algorithm.phases[earlier].name
             rows = np.asarray([self.distinct[earlier][run] for run in first])
-            past[name] = jax.tree.map(lambda x: x[rows], finals[name])  # noqa: B023 (used at once)
+            past[name] = _take(finals[name], rows)
         seeds = jnp.asarray([m.seed for m in members], jnp.uint32)
         return Inputs(stack(m.config for m in members), seeds, jnp.asarray([m.dataset for m in members]), past)
 
@@ -243,3 +243,9 @@ def distinct_runs(runs: Sequence[Member], reads: set[str]) -> list[int]:
     values = [(run.dataset, run.seed, *(getattr(run.config, name) for name in sorted(reads))) for run in runs]
     order = {value: i for i, value in enumerate(dict.fromkeys(values))}
     return [order[value] for value in values]
+
+
+@jax.jit
+def _take(tree: Tree, rows: Array) -> Tree:
+    """Rows of every array, in one program: by themselves each shape would be compiled."""
+    return jax.tree.map(lambda x: x[rows], tree)
