@@ -397,8 +397,9 @@ def _bench(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sbac.bench.cells import is_results, merge
+    from sbac.bench.final import evaluate_trained
     from sbac.bench.plan import Protocol, parse_grids, plan
-    from sbac.bench.runner import Bench, evaluate_trained
+    from sbac.bench.runner import Bench
 
     results = Path(args.out)
     if args.merge:

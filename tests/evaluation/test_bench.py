@@ -15,9 +15,10 @@ from sbac.algorithms import REGISTRY, find
 from sbac.bench import runner
 from sbac.bench.cells import cell_path, merge, read_cell, read_cells, slug, write_cell
 from sbac.bench.code import code_version, sources
+from sbac.bench.final import evaluate_trained
 from sbac.bench.plan import GRIDS, Cell, Protocol, parse_grids, plan
 from sbac.bench.results import BEST, ONE, collect, represent, short_steps
-from sbac.bench.runner import Bench, evaluate_trained
+from sbac.bench.runner import Bench
 from sbac.cli import main
 from sbac.data import Dataset
 from sbac.errors import UserError

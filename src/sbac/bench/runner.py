@@ -6,7 +6,7 @@ over and is completed by the final evaluation, which needs only the policies.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, fields
@@ -18,15 +18,14 @@ from sbac.bench.cells import (
     Record,
     cell_path,
     describe,
-    digits,
     machine,
     now,
     read_cell,
-    read_cells,
     stem,
     write_cell,
 )
 from sbac.bench.code import code_version
+from sbac.bench.final import Say, finish, is_final, say_at_once
 from sbac.bench.plan import Cell, Protocol
 from sbac.errors import InUseError, UserError
 from sbac.evaluation.worker import Pool
@@ -37,12 +36,6 @@ if TYPE_CHECKING:
     from sbac.training.run import Run
 
 DONE, TRAINED, STARTED, TO_DO, FAILED, IN_USE = "done", "trained", "started", "to do", "failed", "in use"
-Say = Callable[[str], None]
-
-
-def say_at_once(line: str) -> None:
-    """A pipe or a file sees each line when it is written."""
-    print(line, flush=True)
 
 
 @dataclass
@@ -350,52 +343,3 @@ def _as_json(value: Any) -> Any:
     import json
 
     return json.loads(json.dumps(value))
-
-
-# --- The final evaluation -----------------------------------------------------------------------------------------
-
-
-def is_final(record: Record, protocol: Protocol) -> bool:
-    """Whether every policy has played its final episodes."""
-    played = [len(entry["returns"]) for entry in record["final"]]
-    return len(played) == len(record["runs"]) and min(played) >= protocol.final_episodes
-
-
-def finish(record: Record, results: Path, protocol: Protocol, pool: Pool) -> Record:
-    """Plays the final episodes of a trained cell's policies and completes its file."""
-    from sbac.evaluation.several import evaluate_policies
-
-    folder = results / "runs" / stem(record["data"]["name"], record["algorithm"], record["key"])
-    rows = evaluate_policies(folder, record["environment"], protocol.final_episodes, protocol.final_seed, pool)
-    final = [
-        {
-            "seed": row["seed"],
-            "setting": {name: row[name] for name in record["grid"] if name in row},
-            "returns": digits(row["returns"], 6),
-            "lengths": row["lengths"],
-        }
-        for row in rows
-    ]
-    if len(final) != len(record["runs"]):
-        raise UserError(f"{folder}: {len(final)} policies; expected {len(record['runs'])}")
-    finished = {**record, "protocol": asdict(protocol), "final": final}
-    write_cell(results, finished)
-    return finished
-
-
-def evaluate_trained(results: Path, protocol: Protocol, workers: int | None = None, say: Say = say_at_once) -> int:
-    """Plays the final episodes of every cell of a results folder that lacks them and whose policies are here."""
-    played = 0
-    with Pool(workers) as pool:
-        for record in read_cells(results):
-            folder = results / "runs" / stem(record["data"]["name"], record["algorithm"], record["key"])
-            label = f"{record['data']['name']} {record['algorithm']}"
-            if is_final(record, protocol):
-                continue
-            if not (folder / "policies").is_dir():
-                say(f"{label}: its policies are not in {folder}")
-                continue
-            finish(record, results, protocol, pool)
-            say(f"{label}: {protocol.final_episodes} episodes of each of {len(record['runs'])} policies played")
-            played += 1
-    return played

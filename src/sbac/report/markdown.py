@@ -54,12 +54,12 @@ def _cell(text: str) -> str:
 def _scores(table: ScoreTable) -> list[str]:
     head = ["dataset", "kind", "steps", "data", *table.methods]
     rows = [
-        [data, _kind(row), _steps(row), _one(table.data_score(data)), *(_entry(row, m) for m in table.methods)]
+        [data, _kind(row), _steps(row), _or_blank(table.data_score(data)), *(_entry(row, m) for m in table.methods)]
         for data, row in ((data, table.row(data)) for data in table.datasets)
     ]
     for block in table.blocks:
         entries = [_mean_entry(table, block, method) for method in table.methods]
-        rows.append([f"mean of {block.name}", "", "", _one(table.data_mean(block)), *entries])
+        rows.append([f"mean of {block.name}", "", "", _or_blank(table.data_mean(block)), *entries])
     text = (
         "Mean ± standard deviation over seeds, the highest of a row in bold; in italics what the paper printed for "
         "that method and task. Data: the mean of its own episodes."
@@ -68,7 +68,7 @@ def _scores(table: ScoreTable) -> list[str]:
     return [part for part in parts if part]
 
 
-def _one(value: float | None) -> str:
+def _or_blank(value: float | None) -> str:
     return "" if value is None else number(value)
 
 
