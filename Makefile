@@ -10,20 +10,20 @@ demo: $(READY)  ## learn from the embedded dataset, print a table, draw a learni
 	$(BIN)/python examples/demo.py
 
 test: $(READY)  ## lint and all tests but the slow ones
-	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks studies examples
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 test-slow: $(READY)  ## the slow tests
 	$(BIN)/python -m pytest -m slow -n auto --dist worksteal
 
 lint: $(READY)  ## style and types
-	$(BIN)/ruff check src tests benchmarks examples
-	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks studies examples
+	$(BIN)/ruff format --check src tests benchmarks studies examples
 	$(BIN)/pyright
 
 format: $(READY)
-	$(BIN)/ruff check --fix src tests benchmarks examples
-	$(BIN)/ruff format src tests benchmarks examples
+	$(BIN)/ruff check --fix src tests benchmarks studies examples
+	$(BIN)/ruff format src tests benchmarks studies examples
 
 docs: $(READY)  ## the documentation, into site/
 	$(PIP) install --quiet -r requirements-docs.lock

@@ -11,8 +11,9 @@ import time
 import gymnasium
 import numpy as np
 
-from sbac.data.collecting import make, open_environment
-from sbac.evaluation.rollout import Evaluator, environment_of, rollout
+from sbac.environments.lanes import make
+from sbac.environments.opening import environment_of, open_environment
+from sbac.evaluation.rollout import Evaluator, rollout
 from sbac.policy import Policy
 
 EPISODES, BARE_STEPS = 20, 20_000

@@ -17,7 +17,7 @@ import numpy as np
 
 from sbac.data import Dataset, find_task, load
 from sbac.data.loading import data_folder, made_names
-from sbac.data.making import identity, is_made, made, write
+from sbac.making.making import identity, is_made, made, write
 
 HERE = Path(__file__).parent
 MEASURED = HERE / "made.json"

@@ -20,10 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
-from sbac.data.collecting import make
-from sbac.data.ladder import read_ladders, shipped
-from sbac.data.making import Part
-from sbac.data.shards import Pool, Shard
+from sbac.environments.lanes import make
+from sbac.making.ladder import read_ladders, shipped
+from sbac.making.making import Part
+from sbac.making.shards import Pool, Shard
 
 QUIET = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 

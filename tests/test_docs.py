@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from sbac import cli
-from sbac.bench.cells import read_cells
-from sbac.bench.results import collect
-from sbac.report.scores import number, score_tables
+from sbac.results.cells import read_cells
+from sbac.results.series import collect
+from sbac.results.tables import number, score_tables
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results.md"

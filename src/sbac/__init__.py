@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from sbac.evaluation.rollout import evaluate as evaluate
     from sbac.policy import Policy as Policy
     from sbac.ratio import visitation_ratio as visitation_ratio
-    from sbac.training.online import train_online as train_online
-    from sbac.training.run import Run as Run
+    from sbac.runs import Run as Run
+    from sbac.training.online.train import train_online as train_online
     from sbac.training.train import train as train
 
 __version__ = "0.1.0"
@@ -24,8 +24,8 @@ _HOMES = {
     "evaluate": "sbac.evaluation.rollout",
     "Policy": "sbac.policy",
     "visitation_ratio": "sbac.ratio",
-    "train_online": "sbac.training.online",
-    "Run": "sbac.training.run",
+    "train_online": "sbac.training.online.train",
+    "Run": "sbac.runs",
     "train": "sbac.training.train",
 }
 __all__ = [*_HOMES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]

@@ -12,7 +12,7 @@ from sbac import interrupts
 from sbac.errors import UserError, positive
 
 if TYPE_CHECKING:
-    from sbac.training.run import Run
+    from sbac.runs import Run
 
 
 class Parser(argparse.ArgumentParser):
@@ -179,7 +179,7 @@ def _train(args: argparse.Namespace) -> int:
 
 
 def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) -> int:
-    from sbac.training.online import train_online
+    from sbac.training.online.train import train_online
 
     if args.warm_start:
         raise UserError(f"--warm-start: not for {args.algorithm}, which learns in an environment")
@@ -260,10 +260,10 @@ def _evaluate(args: argparse.Namespace) -> int:
     import json
     from pathlib import Path
 
-    from sbac.evaluation.several import evaluate_policies
+    from sbac.evaluation.evaluate_run import evaluate_policies
     from sbac.files import finite
     from sbac.report.summary import render, source, summarise
-    from sbac.training.run import read_config
+    from sbac.runs import read_config
 
     rows = evaluate_policies(Path(args.target), args.env, args.episodes, args.seed)
     if args.json:
@@ -338,7 +338,7 @@ def _data_check(args: argparse.Namespace) -> int:
 
 
 def _data_make(args: argparse.Namespace) -> int:
-    from sbac.data.making import make_datasets
+    from sbac.making.making import make_datasets
 
     make_datasets(args.names, out=args.out, seed=args.seed)
     return 0
@@ -396,10 +396,10 @@ def _bench_parser(commands: Any) -> None:
 def _bench(args: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from sbac.bench.cells import is_results, merge
     from sbac.bench.final import evaluate_trained
     from sbac.bench.plan import Protocol, parse_grids, plan
     from sbac.bench.runner import Bench
+    from sbac.results.cells import is_results, merge
 
     results = Path(args.out)
     if args.merge:
@@ -496,7 +496,7 @@ def _compare_parser(commands: Any) -> None:
 
 def _compare(args: argparse.Namespace) -> int:
     from sbac.report.compare import compare
-    from sbac.training.run import Run
+    from sbac.runs import Run
 
     print(compare(Run.load(args.first), Run.load(args.second), (args.first, args.second)))
     return 0

@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Array
 
 from sbac.algorithms import find
-from sbac.algorithms.base import Actor, Batch, Config, Rows, Spec, Step, split
+from sbac.algorithms.base import Actor, Batch, Rows, Spec, Step, split
+from sbac.config import Config
 from sbac.policy import Policy
 from tests.algorithms import problem
 

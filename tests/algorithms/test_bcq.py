@@ -9,7 +9,7 @@ from sbac.algorithms import bcq
 from sbac.algorithms.base import Spec
 from sbac.nn import ActionVAE
 from sbac.nn.vae import CODE_LIMIT
-from sbac.policy import BestOfVAE
+from sbac.policy.formulas import BestOfVAE
 from tests.algorithms import acting, float64, harness
 
 CONFIG = bcq.BCQConfig(

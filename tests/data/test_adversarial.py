@@ -209,7 +209,7 @@ def test_hdf5_with_one_endless_chunk(plain, tmp_path):
 @pytest.fixture
 def low_limit(monkeypatch):
     """The limit for small files, lowered so that the files of a test need not be large."""
-    monkeypatch.setattr("sbac.data.arrays.FLOOR", 4 * MEGABYTE)
+    monkeypatch.setattr("sbac.data.formats.arrays.FLOOR", 4 * MEGABYTE)
 
 
 def test_parquet_that_repeats_one_value(low_limit, tmp_path):

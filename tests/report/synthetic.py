@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from sbac.bench.cells import FORMAT, digits
-from sbac.data.tasks import find_task
+from sbac.environments.tasks import find_task
+from sbac.results.cells import FORMAT, digits
 
 STEPS = [1000, 1000]
 WATCHED_AT = list(range(100, 1001, 50))

@@ -10,10 +10,10 @@ import pytest
 
 import sbac
 from report.synthetic import record
-from sbac.bench.cells import write_cell
 from sbac.cli import main
 from sbac.report.markdown import BEGIN, END, results_markdown, write_tables
 from sbac.report.page import build_page, embedded
+from sbac.results.cells import write_cell
 
 HOSTILE = "</script><script>window.hostile = 1</script><img src=x onerror='window.hostile = 1'>"
 

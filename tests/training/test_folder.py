@@ -8,7 +8,7 @@ import pytest
 import sbac
 from sbac import files
 from sbac.errors import UserError
-from sbac.training.run import open_folder
+from sbac.training.folder import open_folder
 
 TINY = {"steps": 4, "hidden": (4,), "batch_size": 8, "progress": False}
 

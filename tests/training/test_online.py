@@ -11,7 +11,7 @@ from sbac.algorithms import find
 from sbac.algorithms.base import Algorithm
 from sbac.errors import UserError
 from sbac.policy import KINDS
-from sbac.training.learner import Learner, OnlineRun, Rounds, pack, run_arrays, unpack
+from sbac.training.online.learner import Learner, OnlineRun, Rounds, pack, run_arrays, unpack
 
 ROUNDS = Rounds(1, 200, 4000)
 BEST = {1: np.array([0.5]), 3: np.array([-0.4, 0.0, 0.7])}

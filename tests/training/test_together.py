@@ -8,9 +8,9 @@ import pytest
 
 import sbac
 from sbac import files
+from sbac.runs import Run
 from sbac.training import together
 from sbac.training.launch import Launch, Part
-from sbac.training.run import Run
 from sbac.training.together import train_together
 from sbac.training.train import prepare
 

@@ -4,7 +4,7 @@ import numpy as np
 
 import sbac
 from sbac.files import load_arrays
-from sbac.policy import forward
+from sbac.policy.formulas import forward
 
 
 def q_values(folder, observations, actions):
@@ -45,7 +45,7 @@ def test_mu_recovers_a_known_conditional_gaussian(tmp_path) -> None:
     probe = rng.uniform(-0.9, 0.9, (500, 2)).astype(np.float32)
     want_mean = np.stack([0.8 * probe[:, 0], -0.5 * probe[:, 1] + 0.3], axis=1)
     want_std = np.stack([0.2 + 0.15 * probe[:, 1], np.full(len(probe), 0.4)], axis=1)
-    from sbac.policy import TanhGaussian
+    from sbac.policy.formulas import TanhGaussian
 
     mean, log_std = TanhGaussian().parts(policy.arrays, probe)
     assert np.abs(mean - want_mean).mean() < 0.03

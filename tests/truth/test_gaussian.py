@@ -7,7 +7,7 @@ import pytest
 
 from sbac.nn import ACTION_EPSILON, Gaussian, GaussianPolicy, pre_tanh
 from sbac.nn.gaussian import LOG_STD_MAX, LOG_STD_MIN
-from sbac.policy import TanhGaussian
+from sbac.policy.formulas import TanhGaussian
 
 CASES = [(0.0, 0.0), (0.7, -1.0), (-1.5, 0.3), (2.0, -0.5)]
 

@@ -3,7 +3,8 @@
 import equinox as eqx
 from jaxtyping import Array, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Config, Metrics, Past, Phase, Rows, Spec, Step, config
+from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Rows, Spec, Step
+from sbac.config import Config, config
 from sbac.nn import GaussianPolicy, Trained
 
 

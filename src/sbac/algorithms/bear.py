@@ -12,21 +12,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import (
-    Actor,
-    Algorithm,
-    Batch,
-    Config,
-    Metrics,
-    Past,
-    Phase,
-    Spec,
-    Step,
-    config,
-    shared,
-    split,
-)
+from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
 from sbac.algorithms.bcq import best_candidate_target, critic_loss, vae_loss
+from sbac.config import Config, config, shared
 from sbac.nn import ActionVAE, Critic, GaussianPolicy, Multiplier, Trained, mmd, polyak
 
 DUAL_MIN = math.exp(-5.0)

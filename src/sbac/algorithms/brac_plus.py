@@ -12,22 +12,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import (
-    Actor,
-    Algorithm,
-    Batch,
-    Config,
-    Metrics,
-    Past,
-    Phase,
-    RewardScale,
-    Rows,
-    Spec,
-    Step,
-    config,
-    split,
-)
+from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Rows, Spec, Step, split
 from sbac.algorithms.cloning import behaviour_actor
+from sbac.config import Config, RewardScale, config
 from sbac.errors import UserError
 from sbac.nn import (
     MLP,

@@ -6,7 +6,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Batch, Config, Metrics, Past, Phase, Rows, Spec, Step, config
+from sbac.algorithms.base import Actor, Batch, Metrics, Past, Phase, Rows, Spec, Step
+from sbac.config import Config, config
 from sbac.nn import Behaviour, BehaviourKind, Multiplier, Trained, behaviour
 
 

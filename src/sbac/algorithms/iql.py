@@ -7,21 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import (
-    Actor,
-    Algorithm,
-    Batch,
-    Config,
-    Metrics,
-    Past,
-    Phase,
-    RewardScale,
-    Spec,
-    Step,
-    config,
-    shared,
-    split,
-)
+from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
+from sbac.config import Config, RewardScale, config, shared
 from sbac.nn import MLP, Critic, Trained, half_cosine, polyak
 
 LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0

@@ -7,21 +7,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
-from sbac.algorithms.base import (
-    Actor,
-    Algorithm,
-    Batch,
-    Config,
-    Metrics,
-    Past,
-    Phase,
-    Rows,
-    Spec,
-    Step,
-    config,
-    split,
-    when,
-)
+from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Rows, Spec, Step, split, when
+from sbac.config import Config, config
 from sbac.nn import BehaviourKind, Critic, GaussianPolicy, Trained, polyak
 from sbac.nn.behaviour import Behaviour, create
 

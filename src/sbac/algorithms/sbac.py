@@ -11,20 +11,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac import ratio
-from sbac.algorithms.base import (
-    Actor,
-    Algorithm,
-    Batch,
-    Metrics,
-    Past,
-    Phase,
-    RewardScale,
-    Spec,
-    Step,
-    config,
-    split,
-    when,
-)
+from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
+from sbac.config import RewardScale, config
 from sbac.nn import Critic, GaussianPolicy, Multiplier, Trained, half_cosine, polyak, pre_tanh
 from sbac.nn.behaviour import ActionDensity, Behaviour, BehaviourKind, create
 

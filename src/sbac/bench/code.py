@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 FOLLOWED = ("sbac.algorithms.", "sbac.nn", "sbac.ratio")
 ENGINE = ("sbac.training.engine", "sbac.training.table")
-ONLINE_ENGINE = ("sbac.training.learner", "sbac.training.online")
+ONLINE_ENGINE = ("sbac.training.online.learner", "sbac.training.online.train")
 
 
 def code_version(algorithm: str) -> dict[str, str]:

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from sbac.bench.cells import Record, digits, read_cells, stem, write_cell
 from sbac.bench.plan import Protocol
 from sbac.errors import UserError
 from sbac.evaluation.worker import Pool
+from sbac.results.cells import Record, digits, read_cells, stem, write_cell
 
 Say = Callable[[str], None]
 
@@ -25,7 +25,7 @@ def is_final(record: Record, protocol: Protocol) -> bool:
 
 def finish(record: Record, results: Path, protocol: Protocol, pool: Pool) -> Record:
     """Plays the final episodes of a trained cell's policies and completes its file."""
-    from sbac.evaluation.several import evaluate_policies
+    from sbac.evaluation.evaluate_run import evaluate_policies
 
     folder = results / "runs" / stem(record["data"]["name"], record["algorithm"], record["key"])
     rows = evaluate_policies(folder, record["environment"], protocol.final_episodes, protocol.final_seed, pool)

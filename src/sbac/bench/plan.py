@@ -150,7 +150,7 @@ def plan(
 
 def _online_place(task: str, environment: str | None) -> tuple[str, str]:
     """The environment that a task's online methods learn in, and the name they are evaluated under."""
-    from sbac.data.tasks import find_task, is_task
+    from sbac.environments.tasks import find_task, is_task
 
     name = environment or task
     if not is_task(name) and environment is None:

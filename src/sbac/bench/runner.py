@@ -14,7 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sbac import files, interrupts
-from sbac.bench.cells import (
+from sbac.bench.code import code_version
+from sbac.bench.final import Say, finish, is_final, say_at_once
+from sbac.bench.plan import Cell, Protocol
+from sbac.errors import InUseError, UserError
+from sbac.evaluation.worker import Pool
+from sbac.results.cells import (
     Record,
     cell_path,
     describe,
@@ -24,16 +29,11 @@ from sbac.bench.cells import (
     stem,
     write_cell,
 )
-from sbac.bench.code import code_version
-from sbac.bench.final import Say, finish, is_final, say_at_once
-from sbac.bench.plan import Cell, Protocol
-from sbac.errors import InUseError, UserError
-from sbac.evaluation.worker import Pool
 
 if TYPE_CHECKING:
     from sbac.data import Dataset
+    from sbac.runs import Run
     from sbac.training.launch import Launch
-    from sbac.training.run import Run
 
 DONE, TRAINED, STARTED, TO_DO, FAILED, IN_USE = "done", "trained", "started", "to do", "failed", "in use"
 
@@ -195,7 +195,7 @@ class Bench:
         return [(cell, record) for (cell, _), record in zip(group, records, strict=True)]
 
     def _runs(self, group: "Sequence[tuple[Cell, Dataset | None]]", folders: Sequence[Path]) -> "list[Run]":
-        from sbac.training.online import train_online
+        from sbac.training.online.train import train_online
         from sbac.training.together import train_together
         from sbac.training.train import prepare
 
@@ -327,7 +327,7 @@ def _label(cell: Cell) -> str:
 def data_identity(cell: Cell, data: "Dataset | None") -> str:
     """The hash of the transitions; of made data, whose bits may differ between processors, what it was made from."""
     from sbac.data.loading import locate
-    from sbac.data.making import made_identity
+    from sbac.making.making import made_identity
 
     if data is None:
         return cell.data

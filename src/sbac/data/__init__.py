@@ -2,6 +2,6 @@
 
 from sbac.data.dataset import Dataset
 from sbac.data.loading import data_folder, load
-from sbac.data.tasks import TASKS, Task, find_task, normalised_score
+from sbac.environments.tasks import TASKS, Task, find_task, normalised_score
 
 __all__ = ["TASKS", "Dataset", "Task", "data_folder", "find_task", "load", "normalised_score"]

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sbac.data.columns import problems
-from sbac.data.tasks import find_task
+from sbac.environments.tasks import find_task
 from sbac.errors import UserError
 from sbac.files import write_atomic
 

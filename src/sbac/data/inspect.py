@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbac.data import minari
 from sbac.data.columns import SHOWN, problems
 from sbac.data.dataset import Dataset, jumps
+from sbac.data.formats import minari
 from sbac.data.loading import Source, d4rl_folders, data_folder, embedded_file, load, made_names, read
-from sbac.data.tasks import EMBEDDED, TASKS, find_task
+from sbac.environments.tasks import EMBEDDED, TASKS, find_task
 from sbac.errors import UserError
 from sbac.files import write_atomic
 

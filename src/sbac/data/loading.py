@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sbac.data import arrays, hdf5, minari, tables
 from sbac.data.columns import missing
 from sbac.data.dataset import KINDS, Dataset, jumps, time_limits
+from sbac.data.formats import arrays, hdf5, minari, tables
 from sbac.data.naming import ColumnMap, match, side_by_side
-from sbac.data.tasks import EMBEDDED, TASKS, find_task, is_task, task_of_file
+from sbac.environments.tasks import EMBEDDED, TASKS, find_task, is_task, task_of_file
 from sbac.errors import UserError, positive, unknown
 
 Source = str | Path | Dataset | Mapping[str, ArrayLike]

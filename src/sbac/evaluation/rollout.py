@@ -1,13 +1,15 @@
 """Episodes of a policy in an environment, several at once in lock-step so that one network pass serves them all."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sbac.data.collecting import BODIES, BodyLanes, Lanes, no_environment, open_environment
+from sbac.environments.lanes import BODIES, BodyLanes, Lanes
+from sbac.environments.opening import EnvSource, check_spaces, environment_of
+from sbac.environments.tasks import is_task, normalised_score
 from sbac.errors import UserError, positive
 
 
@@ -15,9 +17,6 @@ class Acts(Protocol):
     """Anything that maps a batch of observations to actions."""
 
     def __call__(self, observations: Any, /) -> Any: ...
-
-
-EnvSource = str | Callable[[], Any]
 
 
 @dataclass(frozen=True)
@@ -37,73 +36,6 @@ class Evaluation:
     @property
     def score(self) -> float | None:
         return None if self.scores is None else float(np.mean(self.scores))
-
-
-def environment_of(source: EnvSource) -> tuple[str, Callable[[], Any]]:
-    """A name and a factory for a task name, a Gymnasium id or a factory."""
-    from sbac.data.tasks import find_task, is_task
-
-    if callable(source):
-        return getattr(source, "__name__", "environment"), source
-    _check_source(source)
-    name = find_task(source).env_id if is_task(source) else source
-    return name, lambda: open_environment(name)
-
-
-def _check_source(source: Any) -> None:
-    if not isinstance(source, str):
-        raise UserError(
-            f"environment: expected a task's name, a Gymnasium id or a function that makes one, got {type(source)}"
-        )
-
-
-def check_known(source: EnvSource) -> None:
-    """Refuses a name that no environment has, before anything is trained for it."""
-    import gymnasium
-
-    from sbac.data.tasks import is_task
-
-    if callable(source):
-        return
-    _check_source(source)
-    if is_task(source) or ":" in source:  # module:id is known once the module is imported
-        return
-    try:
-        gymnasium.spec(source)
-    except gymnasium.error.Error as error:
-        raise no_environment(source, error) from None
-
-
-def is_known(name: str) -> bool:
-    """Whether a name is an environment's."""
-    try:
-        check_known(name)
-    except UserError:
-        return False
-    return True
-
-
-def check_fits(source: EnvSource, observations: int, actions: int) -> None:
-    """Opens an environment once and refuses one whose states or actions are not those of the data."""
-    name, make = environment_of(source)
-    environment = make()
-    check_spaces(environment, name)
-    sizes = environment.observation_space.shape[0], environment.action_space.shape[0]
-    environment.close()
-    if sizes != (observations, actions):
-        raise UserError(
-            f"environment {name}: {sizes[0]} observations and {sizes[1]} actions; "
-            f"the data have {observations} and {actions}"
-        )
-
-
-def check_spaces(environment: Any, name: str) -> None:
-    """Flat observations and continuous actions only."""
-    import gymnasium
-
-    for kind, space in (("observation", environment.observation_space), ("action", environment.action_space)):
-        if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
-            raise UserError(f"environment {name}: {kind} space {space} is not a flat box of real numbers")
 
 
 def rollout(
@@ -176,8 +108,6 @@ class Evaluator:
         return Evaluation(self.name, returns.tolist(), lengths.tolist(), self._scores(returns), versions())
 
     def _scores(self, returns: NDArray[np.float64]) -> list[float] | None:
-        from sbac.data.tasks import is_task, normalised_score
-
         if callable(self._source) or not is_task(self._source):
             return None
         return normalised_score(self._source, returns).tolist()

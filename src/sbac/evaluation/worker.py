@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from sbac import processes
+from sbac import workers
 from sbac.errors import UserError, positive
 
 
@@ -46,7 +46,7 @@ class Pool:
             self._abandoned = True
             self._cancel()
             for process in list(self._processes):
-                processes.kill(process)
+                workers.kill(process)
             # An answer that Ctrl-C left locked, in the middle of being asked whether it is there, holds up its thread.
             self.close(patience=5.0)
             self._cancel()  # what another thread has asked for in the meantime
@@ -83,10 +83,10 @@ class Pool:
             request, answer = item
             try:
                 if process is None or process.poll() is not None:
-                    process = processes.start("sbac.evaluation.worker")
+                    process = workers.start("sbac.evaluation.worker")
                     self._processes.add(process)
                     if self._abandoned:
-                        processes.kill(process)
+                        workers.kill(process)
                 answer.set_result(_ask(process, request))
             except Exception as error:  # whatever it was, the one who waits for the answer must hear of it
                 answer.set_exception(error)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Array, PRNGKeyArray
 
-from sbac.algorithms.base import check_choice
+from sbac.config import check_choice
 from sbac.errors import UserError, unknown
 from sbac.nn import half_cosine
 from sbac.ratio.base import Ratio, RatioBatch, RatioConfig

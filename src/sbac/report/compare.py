@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sbac.bench.cells import describe
-from sbac.bench.results import Series, collect
-from sbac.evaluation.statistics import probability_of_improvement
-from sbac.report.scores import number
-from sbac.training.run import Run
+from sbac.results.cells import describe
+from sbac.results.series import Series, collect
+from sbac.results.statistics import probability_of_improvement
+from sbac.results.tables import number
+from sbac.runs import Run
 
 IGNORED = {"labels", "runs", "format"}
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sbac.report.summary import measured, settings
-from sbac.training.run import Run
+from sbac.runs import Run
 
 COLOURS = ("#0b6bcb", "#d9480f", "#2b8a3e", "#862e9c", "#5f3dc4", "#c2255c", "#087f5b", "#495057")
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from sbac.bench.cells import Record
-from sbac.bench.results import ONE, collect
-from sbac.evaluation.stability import DEFINITION
 from sbac.report.curves import COLOURS
-from sbac.report.scores import ScoreTable, score_tables, short_name
+from sbac.results.cells import Record
+from sbac.results.series import ONE, collect
+from sbac.results.stability import DEFINITION
+from sbac.results.tables import ScoreTable, score_tables, short_name
 
 ABLATIONS = ("sbac", "sbac-no-w", "sbac-q-pi", "one-step")
 PALE = ("#74c0fc", "#ffa94d", "#8ce99a", "#e599f7", "#b197fc", "#faa2c1", "#63e6be", "#ced4da")

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sbac.bench.cells import Record, describe, is_results, read_cells, stem
 from sbac.errors import UserError
+from sbac.results.cells import Record, describe, is_results, read_cells, stem
 
 if TYPE_CHECKING:
     from sbac.data import Dataset
@@ -29,7 +29,7 @@ def _stem(record: Record) -> str:
 
 def read_run(folder: Path) -> Record:
     """A run's record; with its data's returns and actions where the data is still to be found."""
-    from sbac.training.run import Run
+    from sbac.runs import Run
 
     if folder.is_dir() and not (folder / "config.json").exists():
         raise UserError(f"{folder}: neither a run's folder (no config.json) nor a results folder (no cells/)")
@@ -51,10 +51,10 @@ def find_data(about: dict[str, Any]) -> "Dataset | None":
 
 def render_strips(inputs: Sequence[tuple[Record, Path]]) -> "list[Strip]":
     """A rollout for every run, and for each dataset of a results folder: of the first method's best setting there."""
-    from sbac.bench.results import collect
     from sbac.policy import Policy
-    from sbac.report.scores import method_order
     from sbac.report.strip import rollout_strip
+    from sbac.results.series import collect
+    from sbac.results.tables import method_order
 
     folders = {id(record): folder for record, folder in inputs}
     series = [s for s in collect([record for record, _ in inputs]) if s.evaluated]

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sbac import files
-from sbac.bench.cells import Record
-from sbac.bench.results import Series, collect
 from sbac.errors import UserError
-from sbac.evaluation.stability import DEFINITION
-from sbac.evaluation.statistics import Interval
-from sbac.report.scores import (
+from sbac.results.cells import Record
+from sbac.results.series import Series, collect
+from sbac.results.stability import DEFINITION
+from sbac.results.statistics import Interval
+from sbac.results.tables import (
     PAPER_NOTES,
     W_NOTE,
     Block,

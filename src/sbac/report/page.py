@@ -11,12 +11,12 @@ from importlib.resources import files as resources
 from typing import Any
 
 from sbac import files
-from sbac.bench.cells import ONLINE, Record
-from sbac.bench.results import BEST, PRESET, Series, collect, short
-from sbac.evaluation.stability import DEFINITION
-from sbac.evaluation.statistics import Interval
 from sbac.report.payload import EVERY, page_data
-from sbac.report.scores import (
+from sbac.results.cells import ONLINE, Record
+from sbac.results.series import BEST, PRESET, Series, collect, short
+from sbac.results.stability import DEFINITION
+from sbac.results.statistics import Interval
+from sbac.results.tables import (
     PAPER_NOTES,
     W_NOTE,
     Block,

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from sbac.bench.cells import HISTOGRAM_BINS, Record, digits
-from sbac.bench.results import WAYS, Series
-from sbac.evaluation.stability import Stability
-from sbac.evaluation.statistics import Floats, Interval
-from sbac.report.scores import Block, ScoreTable, method_order, short_name
+from sbac.results.cells import HISTOGRAM_BINS, Record, digits
+from sbac.results.series import WAYS, Series
+from sbac.results.stability import Stability
+from sbac.results.statistics import Floats, Interval
+from sbac.results.tables import Block, ScoreTable, method_order, short_name
 
 METRIC_POINTS = 25
 PROFILE_POINTS = 61

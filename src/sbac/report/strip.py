@@ -59,7 +59,7 @@ def play(policy: Any, environment: str, seed: int) -> dict[str, Any]:
     import numpy as np
     from PIL import Image
 
-    from sbac.data.tasks import find_task, is_task
+    from sbac.environments.tasks import find_task, is_task
 
     name = find_task(environment).env_id if is_task(environment) else environment
     env = gymnasium.make(name, render_mode="rgb_array")

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Phase, Spec, Step, is_per_run
+from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Phase, Spec, Step
+from sbac.config import is_per_run
 from sbac.nn import precision
 from sbac.training.grid import Member, Recorder, stack
 from sbac.training.table import Table, draw

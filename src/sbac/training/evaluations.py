@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from sbac import files, interrupts
-from sbac.evaluation.rollout import EnvSource, Evaluator
+from sbac.environments.opening import EnvSource
+from sbac.evaluation.rollout import Evaluator
 from sbac.evaluation.worker import Pool
 from sbac.policy import Policy
 

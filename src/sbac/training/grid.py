@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sbac.algorithms.base import Algorithm, Config, check_choice, is_per_run
+from sbac.algorithms.base import Algorithm
+from sbac.config import Config, check_choice, is_per_run
 from sbac.errors import UserError, unknown
 
 

@@ -16,13 +16,14 @@ import numpy as np
 from sbac import files
 from sbac.algorithms.base import Actor, Algorithm, Phase
 from sbac.data import Dataset
-from sbac.evaluation.rollout import EnvSource
+from sbac.environments.opening import EnvSource
 from sbac.evaluation.worker import Pool
 from sbac.policy import Policy
+from sbac.runs import read_config
 from sbac.training.engine import Program
 from sbac.training.evaluations import Evaluations
+from sbac.training.folder import OpenFolder
 from sbac.training.grid import Member, groups, static_fields
-from sbac.training.run import OpenFolder, read_config
 from sbac.training.table import Scaling, Table, build_table
 from sbac.training.trees import fill_tree
 

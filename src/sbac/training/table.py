@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, UInt
 
-from sbac.algorithms.base import Batch, Config, Rows
+from sbac.algorithms.base import Batch, Rows
+from sbac.config import Config
 from sbac.data.dataset import Dataset
 from sbac.errors import UserError
 

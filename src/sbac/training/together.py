@@ -21,10 +21,10 @@ import numpy as np
 from sbac import interrupts
 from sbac.algorithms.base import Phase, Spec
 from sbac.evaluation.worker import Pool
+from sbac.runs import Run
 from sbac.training.engine import Program
 from sbac.training.launch import Launch, Part, Position
 from sbac.training.progress import Progress, make_progress
-from sbac.training.run import Run
 from sbac.training.table import join
 from sbac.training.trees import tree_arrays
 

@@ -8,12 +8,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sbac.environments.opening import EnvSource, check_fits, check_known
 from sbac.errors import UserError, positive, unknown
-from sbac.evaluation.rollout import EnvSource, check_fits, check_known
 
 if TYPE_CHECKING:
+    from sbac.runs import Run
     from sbac.training.launch import Launch
-    from sbac.training.run import Run
 
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco")
 
@@ -103,9 +103,10 @@ def prepare(
     from sbac.algorithms import find
     from sbac.data import Dataset, load
     from sbac.data.dataset import check_share
+    from sbac.runs import FORMAT, read_config
+    from sbac.training.folder import open_folder
     from sbac.training.grid import members
     from sbac.training.launch import Launch
-    from sbac.training.run import FORMAT, open_folder, read_config
 
     method = find(algorithm)
     if method.online:

@@ -1,0 +1,70 @@
+"""Reading HDF5 files without trusting them: D4RL's flat layout, and the parts that Minari's reader shares.
+
+Refused unread: links to other files, data stored in other files, Python objects, and shapes that claim far more data
+than the file holds.
+"""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import h5py
+from numpy.typing import NDArray
+
+from sbac.data.formats.arrays import one_line, refuse_larger, require_file
+from sbac.data.naming import ColumnMap, match, side_by_side
+from sbac.errors import UserError
+
+
+def read_columns(path: Path, columns: ColumnMap | None) -> dict[str, NDArray[Any]]:
+    """The columns of a D4RL file: one dataset per column at the top of the file."""
+    with opened(path) as file:
+        chosen = match([str(name) for name in file], columns, str(path))
+        members = {name: member(file, name, path) for names in chosen.values() for name in names}
+        refuse_larger(path, sum(claimed_bytes(dataset) for dataset in members.values()))
+        stored = {name: dataset[()] for name, dataset in members.items()}
+    return {field: side_by_side(stored, names, str(path)) for field, names in chosen.items()}
+
+
+@contextmanager
+def opened(path: Path) -> Generator[h5py.File]:
+    """The file, with every failure to read it turned into one line."""
+    require_file(path)
+    try:
+        with h5py.File(path, "r") as file:
+            yield file
+    except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{path}: not a readable HDF5 file: {one_line(error)}") from error
+
+
+def member(group: h5py.Group, name: str, path: Path) -> h5py.Dataset:
+    """A dataset that lies in this file and holds plain numbers."""
+    where = f"{path}: {f'{group.name}/{name}'.strip('/')}"
+    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+        raise UserError(f"{where}: is a link, which is never followed; store the data in the file itself")
+    found = group[name]
+    if not isinstance(found, h5py.Dataset):
+        raise UserError(f"{where}: expected an array of numbers, got a group")
+    if found.is_virtual or found.external:
+        raise UserError(f"{where}: keeps its data in another file, which is never followed")
+    if found.dtype.kind not in "fiub":
+        raise UserError(f"{where}: expected numbers, got an array of {found.dtype}")
+    if found.shape is None:
+        raise UserError(f"{where}: is empty")
+    return found
+
+
+def claimed_bytes(dataset: h5py.Dataset) -> int:
+    """The memory that reading takes: all of the array and one chunk of it."""
+    chunk = dataset.chunks or ()
+    return dataset.dtype.itemsize * (_product(dataset.shape) + (_product(chunk) if chunk else 0))
+
+
+def _product(shape: tuple[int, ...]) -> int:
+    size = 1
+    for length in shape:
+        size *= int(length)
+    return size

@@ -1,0 +1,155 @@
+"""Reading Minari datasets: a folder with data/metadata.json and episodes of n steps and n + 1 observations.
+
+The HDF5 kind is read here directly; Minari's arrow kind goes through the minari package.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from sbac.data.formats import hdf5
+from sbac.data.formats.arrays import one_line, refuse_larger
+from sbac.environments.tasks import TASKS
+from sbac.errors import UserError
+
+Episode = dict[str, NDArray[Any]]
+FIELDS = ("observations", "actions", "rewards", "terminations", "truncations")
+
+
+def root() -> Path:
+    """Where Minari keeps its datasets."""
+    return Path(os.environ.get("MINARI_DATASETS_PATH") or "~/.minari/datasets").expanduser()
+
+
+def is_id(name: str) -> bool:
+    """Whether a name is shaped like a Minari id: D4RL/door/human-v2."""
+    return re.fullmatch(r"(\w[\w-]*/)*\w[\w-]*-v\d+", name) is not None
+
+
+def installed(name: str) -> Path | None:
+    """The folder of an installed Minari dataset."""
+    folder = root() / name
+    return folder if is_id(name) and (folder / "data" / "metadata.json").is_file() else None
+
+
+def read_folder(folder: Path) -> dict[str, Any]:
+    """The columns of a Minari dataset. The true s' of every row is stored; a termination outranks a truncation."""
+    about = _metadata(folder / "data" / "metadata.json")
+    low, high = _action_bounds(about, folder)
+    reader = _hdf5_episodes if about.get("data_format", "hdf5") == "hdf5" else _minari_episodes
+    episodes: list[Episode] = []
+    for episode in reader(folder):
+        _check(episode, episodes[0] if episodes else episode, f"{folder}: episode {len(episodes)}")
+        episodes.append(episode)
+    if not episodes:
+        raise UserError(f"{folder}: zero episodes")
+    terminations = np.concatenate([e["terminations"] for e in episodes])
+    cut = np.concatenate([np.append(np.zeros(len(e["rewards"]) - 1, bool), True) for e in episodes])
+    return {
+        "observations": np.concatenate([e["observations"][:-1] for e in episodes]),
+        "actions": np.concatenate([e["actions"] for e in episodes]),
+        "rewards": np.concatenate([e["rewards"] for e in episodes]),
+        "terminals": terminations,
+        "timeouts": (cut | np.concatenate([e["truncations"] for e in episodes])) & ~terminations.astype(bool),
+        "next_observations": np.concatenate([e["observations"][1:] for e in episodes]),
+        "action_low": low,
+        "action_high": high,
+        "name": str(about.get("dataset_id", folder.name)),
+        "kind": "Minari",
+        "task": _task(str(about.get("dataset_id", ""))),
+    }
+
+
+def _metadata(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > 2**24:
+            raise UserError(f"{path}: expected Minari's metadata, got {path.stat().st_size:,} bytes")
+        about = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{path}: not readable as JSON: {one_line(error)}") from error
+    if not isinstance(about, dict):
+        raise UserError(f"{path}: expected Minari's metadata, got {type(about).__name__}")
+    return about
+
+
+def _action_bounds(about: dict[str, Any], folder: Path) -> tuple[Any, Any]:
+    """The bounds of a Box of actions; -1 and 1 where it has none."""
+    _box(about, "observation_space", folder)
+    box = _box(about, "action_space", folder)
+    try:
+        low, high = (np.asarray(box.get(key, default), np.float64) for key, default in (("low", -1.0), ("high", 1.0)))
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{folder}: action_space: expected bounds as numbers: {one_line(error)}") from error
+    return np.where(np.isfinite(low), low, -1.0), np.where(np.isfinite(high), high, 1.0)
+
+
+def _box(about: dict[str, Any], key: str, folder: Path) -> dict[str, Any]:
+    """A space as Minari describes it, JSON within JSON."""
+    stored = about.get(key, {"type": "Box"})
+    try:
+        space = json.loads(stored) if isinstance(stored, str) else stored
+    except (ValueError, RecursionError):
+        space = None
+    if not isinstance(space, dict):
+        raise UserError(f"{folder}: {key} is not readable")
+    if space.get("type") != "Box":
+        raise UserError(f"{folder}: {key} is {space.get('type')}; only flat continuous spaces (Box) are supported")
+    return space
+
+
+def _hdf5_episodes(folder: Path) -> Iterator[Episode]:
+    path = folder / "data" / "main_data.hdf5"
+    with hdf5.opened(path) as file:
+        numbers = sorted(int(found[1]) for name in file if (found := re.fullmatch(r"episode_(\d{1,9})", str(name))))
+        episodes = [_members(file, f"episode_{number}", path) for number in numbers]
+        refuse_larger(path, sum(hdf5.claimed_bytes(dataset) for fields in episodes for dataset in fields.values()))
+        for fields in episodes:
+            yield {field: dataset[()] for field, dataset in fields.items()}
+
+
+def _members(file: h5py.File, name: str, path: Path) -> dict[str, h5py.Dataset]:
+    group = file[name] if isinstance(file.get(name, getlink=True), h5py.HardLink) else None
+    if not isinstance(group, h5py.Group):
+        raise UserError(f"{path}: {name}: expected an episode stored in this file")
+    for field in FIELDS:
+        if field not in group:
+            raise UserError(f"{path}: {name}: {field} is missing; a Minari episode has {', '.join(FIELDS)}")
+    return {field: hdf5.member(group, field, path) for field in FIELDS}
+
+
+def _minari_episodes(folder: Path) -> Iterator[Episode]:
+    try:
+        import minari
+    except ImportError as error:
+        raise UserError(f"{folder}: reading this kind of Minari dataset needs: pip install 'sbac[minari]'") from error
+    try:
+        for episode in minari.MinariDataset(folder / "data").iterate_episodes():
+            yield {field: np.asarray(getattr(episode, field)) for field in FIELDS}
+    except Exception as error:  # whatever minari and the libraries below it raise over a damaged or unknown kind
+        raise UserError(f"{folder}: minari cannot read it: {one_line(error)}") from error
+
+
+def _check(episode: Episode, first: Episode, where: str) -> None:
+    """An episode has one observation more than rewards, and the same features as the first."""
+    steps = len(episode["rewards"]) if episode["rewards"].ndim else 0
+    if steps == 0:
+        raise UserError(f"{where}: zero steps")
+    for field, array in episode.items():
+        expected = (steps + (field == "observations"), *first[field].shape[1:])
+        if array.shape != expected:
+            raise UserError(f"{where}: {field} has shape {array.shape}, expected {expected}")
+
+
+def _task(dataset_id: str) -> str | None:
+    """The paper's task for D4RL's human demonstrations; Minari's mujoco datasets are not D4RL's."""
+    found = re.fullmatch(r"D4RL/(\w+)/human-v\d+", dataset_id)
+    return f"{found[1]}-human-v1" if found and f"{found[1]}-human-v1" in TASKS else None

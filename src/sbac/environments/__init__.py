@@ -1,0 +1,1 @@
+"""A name, an id or a factory becomes an environment."""

@@ -1,0 +1,115 @@
+"""A trained policy in numpy: what a run leaves behind, what acts in an environment, what is written to disk.
+
+A policy is a formula (`kind`), the arrays it needs, and the scaling between the environment's units and the
+networks'. It loads without JAX, and its file is a safetensors archive, which cannot run code.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sbac.errors import UserError
+from sbac.files import write_atomic
+from sbac.policy.formulas import KINDS, Floats
+
+FORMAT = 1
+
+
+class Policy:
+    """Observations in, actions out, both as the environment speaks them.
+
+    `config` is the run's full configuration with its own seed and grid values; `meta` holds the kind.
+    """
+
+    def __init__(self, kind: str, arrays: Mapping[str, Floats], config: Mapping[str, Any]) -> None:
+        if kind not in KINDS:
+            raise UserError(f"policy of unknown kind {kind!r}: made by a newer version of sbac?")
+        self.kind = kind
+        self.arrays = {k: np.asarray(v, np.float32) for k, v in arrays.items()}
+        self.config = dict(config)
+        self._formula = KINDS[kind]
+        self._center = 0.5 * (self.arrays["scale/action_high"] + self.arrays["scale/action_low"])
+        self._half = 0.5 * (self.arrays["scale/action_high"] - self.arrays["scale/action_low"])
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether all its arrays are numbers; those of a training that has diverged are not."""
+        return all(bool(np.isfinite(array).all()) for array in self.arrays.values())
+
+    def __call__(self, observations: ArrayLike) -> Floats:
+        """The deterministic action(s) for one observation or a batch of them."""
+        return self._apply(observations, lambda s: self._formula.mode(self.arrays, s))
+
+    def sample(self, observations: ArrayLike, seed: int | np.random.Generator = 0) -> Floats:
+        """Actions drawn from the policy."""
+        rng = np.random.default_rng(seed)
+        return self._apply(observations, lambda s: self._formula.sample(self.arrays, s, rng))
+
+    def log_prob(self, observations: ArrayLike, actions: ArrayLike) -> Floats:
+        """Log density of actions (in the environment's units), where the method has a density."""
+        if not self._formula.has_density:
+            raise UserError(f"a policy of kind {self.kind!r} has no density")
+        given = np.asarray(actions, np.float32)
+        s = self._standardised(observations)
+        if given.shape[-1:] != self._half.shape:
+            raise UserError(f"actions of shape {given.shape}: expected {len(self._half)} numbers in the last axis")
+        a = (given - self._center) / self._half
+        return self._formula.log_prob(self.arrays, s, a) - np.log(self._half).sum()
+
+    def _standardised(self, observations: ArrayLike) -> Floats:
+        s = np.asarray(observations, np.float32)
+        size = len(self.arrays["scale/observation_mean"])
+        if s.ndim not in (1, 2) or s.shape[-1] != size:
+            raise UserError(f"observations of shape {s.shape}: expected (n, {size}) or ({size},)")
+        return (s - self.arrays["scale/observation_mean"]) / self.arrays["scale/observation_std"]
+
+    def _apply(self, observations: ArrayLike, act: Callable[[Floats], Floats]) -> Floats:
+        s = self._standardised(observations)
+        a = act(np.atleast_2d(s)) * self._half + self._center
+        a = np.clip(a, self.arrays["scale/action_low"], self.arrays["scale/action_high"]).astype(np.float32)
+        return a if s.ndim == 2 else a[0]
+
+    def save(self, path: str | Path) -> None:
+        """Writes the policy; the file holds no time, path or host, so equal policies are equal files."""
+        from safetensors.numpy import save
+
+        about = {"format": FORMAT, "kind": self.kind, "config": self.config}
+        header = {"sbac": json.dumps(about, sort_keys=True)}  # one entry: several would come in any order
+        data = save({k: np.ascontiguousarray(v) for k, v in sorted(self.arrays.items())}, header)
+        write_atomic(Path(path), data)
+
+    @staticmethod
+    def load(path: str | Path) -> "Policy":
+        """Reads a policy file."""
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(str(path), framework="numpy") as f:  # pyright: ignore[reportUnknownVariableType]
+                meta: dict[str, str] = f.metadata() or {}
+                arrays = {k: f.get_tensor(k) for k in f.keys()}  # noqa: SIM118 (not a mapping)
+        except FileNotFoundError:
+            raise UserError(f"{path}: no such policy file") from None
+        except (SafetensorError, OSError) as error:
+            raise UserError(f"{path}: not a policy file ({error})") from None
+        try:
+            about = json.loads(meta.get("sbac", ""))
+        except ValueError:
+            raise UserError(f"{path}: not a policy of sbac") from None
+        if not isinstance(about, dict) or about.get("format") != FORMAT:
+            raise UserError(f"{path}: not a policy of this version of sbac (expected format {FORMAT})")
+        config: dict[str, Any] = about.get("config") or {}
+        missing = {"algorithm", "seed", "label", "grid"} - config.keys()
+        if missing:
+            raise UserError(f"{path}: a policy without its {sorted(missing)[0]}")
+        try:
+            policy = Policy(about["kind"], arrays, config)
+            policy(np.zeros((1, len(policy.arrays["scale/observation_mean"])), np.float32))
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise UserError(f"{path}: a damaged policy ({type(error).__name__}: {error})") from None
+        return policy

@@ -1,0 +1,1 @@
+"""What was measured: cells, series of seeds, tables and statistics."""

@@ -1,0 +1,65 @@
+"""How far the worst falls below the mean: over the episodes of one evaluation, and over the last evaluations.
+
+The two measures of Fujimoto and Gu (2021) that the paper's two bar charts show. Neither publication prints a formula;
+the one used here is `percent_difference`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+LAST_EVALUATIONS = 10
+SMALLEST_SHARE = 0.05
+"""A mean return closer to zero than this share of the task's reference range is too small to divide by."""
+
+DEFINITION = (
+    "Percent difference of the worst: 100 (min - mean) / |mean|, on undiscounted returns, averaged over seeds; "
+    "0 is perfectly stable, -100 means that the worst got nothing. "
+    "First: the worst of the episodes of the last evaluation. "
+    f"Second: the worst of the last {LAST_EVALUATIONS} evaluations, each the mean of its episodes. "
+    f"Seeds whose mean return lies within {SMALLEST_SHARE:.0%} of the task's reference range from zero are left out, "
+    "since nothing can be said relative to a mean of nothing."
+)
+
+
+@dataclass(frozen=True)
+class Stability:
+    """Mean over seeds in percent, or None where no seed's mean is large enough; how many seeds counted, and of all."""
+
+    percent: float | None
+    counted: int
+    seeds: int
+
+
+def percent_difference(values: ArrayLike, smallest: float = 0.0) -> float | None:
+    """100 (min - mean) / |mean|; None where |mean| is not larger than `smallest`."""
+    array = np.asarray(values, np.float64)
+    mean = float(array.mean())
+    return None if abs(mean) <= smallest else 100.0 * (float(array.min()) - mean) / abs(mean)
+
+
+def worst_episode(returns: Sequence[ArrayLike], smallest: float = 0.0) -> Stability:
+    """`returns`: for each seed those of the episodes of its last evaluation."""
+    return _over_seeds([percent_difference(seed, smallest) for seed in returns])
+
+
+def worst_evaluation(means: Sequence[ArrayLike], smallest: float = 0.0) -> Stability:
+    """`means`: for each seed the mean returns of its evaluations in order, of which the last ten count."""
+    return _over_seeds([percent_difference(np.asarray(seed)[-LAST_EVALUATIONS:], smallest) for seed in means])
+
+
+def smallest_mean(task: str | None) -> float:
+    """The least |mean return| that a percentage is taken of: known where the task has reference returns."""
+    from sbac.environments.tasks import find_task
+
+    if task is None:
+        return 0.0
+    known = find_task(task)
+    return SMALLEST_SHARE * (known.reference_max - known.reference_min)
+
+
+def _over_seeds(values: Sequence[float | None]) -> Stability:
+    counted = [value for value in values if value is not None]
+    return Stability(float(np.mean(counted)) if counted else None, len(counted), len(values))

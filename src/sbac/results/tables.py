@@ -1,0 +1,356 @@
+"""What the tables and the page show of some series: scores by task and method, and what follows from them."""
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sbac.bench.plan import GRIDS
+from sbac.environments.opening import environment_of
+from sbac.environments.tasks import EMBEDDED, TASKS, Score, find_task
+from sbac.results.cells import ONLINE
+from sbac.results.series import BEST, ONE, PRESET, WAYS, Series, represent
+from sbac.results.statistics import (
+    Floats,
+    Interval,
+    interval,
+    mean_of_tasks,
+    paired_difference,
+    performance_profile,
+    probability_of_improvement,
+)
+
+METHODS = tuple(GRIDS)
+"""The order of columns; others follow by name."""
+
+PAPER_NOTES = (
+    "The paper's numbers for other methods were published for the v0 datasets of D4RL; which version SBAC itself was "
+    "trained on, it does not say. Three of its printed means do not follow from its rows: SBAC's over the MuJoCo tasks "
+    "is 76.5 (printed 76.4), F-BRC's 68.1 (printed 68.0), and BRAC-p's over the Adroit tasks 2.0 (printed 1.0). Its "
+    "MuJoCo means of BCQ, BRAC+ and AlgaeDICE are over 12 tasks, the others over 15."
+)
+
+W_NOTE = (
+    "Score of sbac less that of sbac-no-w at the same setting, paired by seed, with 95 % intervals (Student's t); bold "
+    "where the interval excludes zero, as one in twenty would by chance."
+)
+
+
+def method_order(method: str) -> tuple[int, str]:
+    name = method.split("@")[0].split(" ")[0]
+    return (METHODS.index(name) if name in METHODS else len(METHODS), method)
+
+
+def data_order(data: str) -> tuple[int, str]:
+    """The order of the paper's Table 1; other datasets follow by name."""
+    bases = [name.rsplit("-", 1)[0] for name in TASKS]
+    base = data.rsplit("-", 1)[0]
+    return (bases.index(base) if base in bases else len(bases), data)
+
+
+SHORT = {
+    **{"halfcheetah": "HC", "hopper": "Hop", "walker2d": "W"},
+    **{"random": "r", "medium": "m", "medium-replay": "mr", "medium-expert": "me", "expert": "e"},
+}
+
+
+def short_name(data: str) -> str:
+    """As the paper labels its bars: HC-mr for halfcheetah-medium-replay-v2; Minari's names without their first part."""
+    name = re.sub(r"^[^/]+/([^/]+)/([^/]+-v\d+)$", r"\1-\2", data)
+    match = re.fullmatch(r"(halfcheetah|hopper|walker2d)-(.+)-(v\d|made)", name)
+    return name if match is None else "-".join(SHORT.get(part, part) for part in match.groups()[:2])
+
+
+class Block(NamedTuple):
+    """A part of the table that means are taken over: all these methods have all these datasets, of one suite."""
+
+    suite: str
+    datasets: list[str]
+    methods: list[str]
+
+    @property
+    def size(self) -> int:
+        return len(self.datasets) * len(self.methods)
+
+    @property
+    def name(self) -> str:
+        return f"{len(self.datasets)} {self.suite} task{'' if len(self.datasets) == 1 else 's'}"
+
+
+class Duel(NamedTuple):
+    """Two methods on the datasets of a suite that both have: their means, and how likely the first scores more."""
+
+    datasets: list[str]
+    ours: float
+    theirs: float
+    better: Interval
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """Datasets by methods, all trained equally long, each method represented in the same way.
+
+    `online` holds methods that learned in the environments themselves: only stability is compared with them.
+    """
+
+    length: str
+    way: str
+    chosen: Mapping[tuple[str, str], Series]
+    tried: Mapping[tuple[str, str], int]
+    """How many settings there were to choose from."""
+    online: Sequence[Series] = ()
+
+    @property
+    def title(self) -> str:
+        return f"{self.length}, {WAYS[self.way]}"
+
+    @cached_property
+    def methods(self) -> list[str]:
+        return sorted({method for _, method in self.chosen}, key=method_order)
+
+    @cached_property
+    def datasets(self) -> list[str]:
+        return sorted({data for data, _ in self.chosen}, key=data_order)
+
+    def row(self, data: str) -> dict[str, Series]:
+        return {method: self.chosen[data, method] for method in self.methods if (data, method) in self.chosen}
+
+    def data_score(self, data: str) -> float | None:
+        """Of the episodes in the data, by the policies that logged them: what a method is to improve on."""
+        return next((s.data_mean for s in self.row(data).values() if s.data_mean is not None), None)
+
+    def settings(self, method: str) -> dict[str, list[str]]:
+        """The settings that stand for a method, each with its datasets."""
+        found: dict[str, list[str]] = {}
+        for data in self.datasets:
+            if (data, method) in self.chosen:
+                found.setdefault(self.chosen[data, method].setting_name or PRESET, []).append(data)
+        return found
+
+    def choice(self, method: str) -> str:
+        """How many settings a method was tried with, in words; nothing if it was one."""
+        counts = [self.tried[data, method] for data in self.datasets if (data, method) in self.tried]
+        low, high = min(counts), max(counts)
+        return "" if high == 1 else f"of {high}" if low == high else f"of {low} to {high}"
+
+    def stability_row(self, data: str) -> dict[str, Series]:
+        """The row, and what learned online in the same environment."""
+        row = self.row(data)
+        where, _ = environment_of(next(iter(row.values())).record["environment"])
+        return row | {f"{s.method} (online)": s for s in self.online if s.data == where}
+
+    @property
+    def stability_methods(self) -> list[str]:
+        return list(dict.fromkeys([*self.methods, *(m for data in self.datasets for m in self.stability_row(data))]))
+
+    @property
+    def diverged_note(self) -> str:
+        """Which runs ended without numbers, in a sentence; nothing if none did."""
+        found = [
+            f"{s.method} on {s.data} ({s.diverged} of {len(s.trials)} seeds)"
+            for _, s in sorted(self.chosen.items(), key=lambda item: (data_order(item[0][0]), method_order(item[0][1])))
+            if s.diverged
+        ]
+        how = "Where the task has reference returns they count as random policies."
+        return f"Diverged: {', '.join(found)}. {how}" if found else ""
+
+    @cached_property
+    def _suites(self) -> dict[str, dict[str, frozenset[str]]]:
+        """For each suite the methods that have datasets of it, and which; returns without references have no place."""
+        found: dict[str, dict[str, frozenset[str]]] = {}
+        for data in self.datasets:
+            for method, series in self.row(data).items():
+                if series.task is not None:
+                    covered = found.setdefault(find_task(series.task).suite, {})
+                    covered[method] = covered.get(method, frozenset()) | {data}
+        return found
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        """Of each suite the parts of the table without gaps: all methods, the largest, and the most datasets.
+
+        A lone dataset beside such parts has none of its own: its row says it all.
+        """
+        found = [block for suite in self._suites for block in self._blocks(suite)]
+        several = [block for block in found if len(block.datasets) > 1]
+        return several or found
+
+    def _blocks(self, suite: str) -> list[Block]:
+        coverage = self._suites[suite]
+
+        def block(shared: frozenset[str]) -> Block:
+            methods = [method for method in self.methods if coverage.get(method, frozenset()) >= shared]
+            return Block(suite, [data for data in self.datasets if data in shared], methods)
+
+        every = block(frozenset.intersection(*coverage.values()))
+        candidates = [block(covered) for covered in dict.fromkeys(coverage.values())]
+        largest = max(candidates, key=lambda b: (b.size, len(b.methods)))
+        compared = [b for b in candidates if len(b.methods) > 1]
+        widest = max(compared, key=lambda b: (len(b.datasets), len(b.methods)), default=largest)
+        by_datasets = {tuple(b.datasets): b for b in (every, largest, widest) if b.datasets}
+        return sorted(by_datasets.values(), key=lambda b: len(b.datasets))
+
+    def scores(self, block: Block, method: str) -> list[Floats]:
+        """The seeds' scores on each of the block's datasets."""
+        return [self.chosen[data, method].scores for data in block.datasets]
+
+    def mean(self, block: Block, method: str) -> float:
+        return float(mean_of_tasks(self.scores(block, method)))
+
+    def overall(self, block: Block) -> dict[str, tuple[Interval, Interval]]:
+        """For each method of the block mean and interquartile mean over its datasets, with their intervals."""
+        every = {method: self.scores(block, method) for method in block.methods}
+        return {method: (interval(scores, mean_of_tasks), interval(scores)) for method, scores in every.items()}
+
+    def data_mean(self, block: Block) -> float | None:
+        return _mean([self.data_score(data) for data in block.datasets])
+
+    def deviation(self, block: Block, method: str) -> float | None:
+        """The mean over the block's datasets of the deviation between seeds, as the paper averages it."""
+        return _mean([self.chosen[data, method].deviation for data in block.datasets])
+
+    def stability_means(self, block: Block) -> dict[str, list[float | None]]:
+        """Of both measures the mean over the block's datasets, if all of them have a number.
+
+        Methods that learned online are among them where they did in every dataset's environment.
+        """
+        rows = [self.stability_row(data) for data in block.datasets]
+        found = {
+            method: [row[method].stability() for row in rows]
+            for method in self.stability_methods
+            if all(method in row for row in rows)
+        }
+        return {
+            method: [_mean([both[which].percent for both in measured]) for which in (0, 1)]
+            for method, measured in found.items()
+        }
+
+    def paper_mean(self, block: Block, method: str) -> float | None:
+        """The mean of what the paper printed for the block's datasets, if it did for all of them."""
+        found = [paper_score(self.chosen[data, method]) for data in block.datasets]
+        return _mean([None if score is None else score[0] for score in found])
+
+    def duels(self, suite: str, method: str) -> dict[str, Duel]:
+        """The method against each other one that shares a dataset of the suite with it."""
+        coverage = self._suites[suite]
+        found: dict[str, Duel] = {}
+        for other in self.methods:
+            both = coverage.get(method, frozenset()) & coverage.get(other, frozenset())
+            shared = [data for data in self.datasets if data in both]
+            if other == method or not shared:
+                continue
+            ours, theirs = ([self.chosen[data, name].scores for data in shared] for name in (method, other))
+            our_mean, their_mean = float(mean_of_tasks(ours)), float(mean_of_tasks(theirs))
+            found[other] = Duel(shared, our_mean, their_mean, probability_of_improvement(ours, theirs))
+        return found
+
+    def profiles(self, block: Block, thresholds: Floats) -> dict[str, tuple[Floats, Floats, Floats]]:
+        """For each method the share of runs above each threshold, and its bounds."""
+        return {method: performance_profile(self.scores(block, method), thresholds) for method in block.methods}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Of numbers that are all known."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known and len(known) == len(values) else None
+
+
+def what_w_changes(series: Sequence[Series]) -> dict[str, dict[str, dict[str, Interval | None]]]:
+    """Scores of `sbac` less those of `sbac-no-w`, paired by seed: by length of training, dataset and setting.
+
+    The datasets of a length have the same settings, in order; None where one was not tried.
+    """
+
+    def place(s: Series) -> tuple[str, ...]:
+        return s.data, s.length, s.method.removeprefix(s.record["algorithm"]), s.setting_name
+
+    final = [s for s in series if s.is_final]
+    without = {place(s): s for s in final if s.record["algorithm"] == "sbac-no-w"}
+    found: dict[str, dict[str, dict[str, Interval]]] = {}
+    settings: dict[str, list[str]] = {}
+    for s in sorted(final, key=lambda s: s.setting_order):
+        other = without.get(place(s)) if s.record["algorithm"] == "sbac" else None
+        if other is None or [t.seed for t in s.trials] != [t.seed for t in other.trials]:
+            continue
+        length, setting = ", ".join(filter(None, [s.length, s.method.removeprefix("sbac")])), s.setting_name or PRESET
+        settings.setdefault(length, []).append(setting)
+        found.setdefault(length, {}).setdefault(s.data, {})[setting] = paired_difference(s.scores, other.scores)
+    return {
+        length: {
+            data: {setting: by_data[data].get(setting) for setting in dict.fromkeys(settings[length])}
+            for data in sorted(by_data, key=data_order)
+        }
+        for length, by_data in found.items()
+    }
+
+
+def score_tables(series: Sequence[Series]) -> list[ScoreTable]:
+    """A table for each length of training and each way of choosing settings."""
+    online = [s for s in series if s.record["data"]["kind"] == ONLINE and s.evaluated]
+    offline = [s for s in series if s.record["data"]["kind"] != ONLINE]
+    tables: list[ScoreTable] = []
+    for length in dict.fromkeys(s.length for s in offline):
+        trained = [s for s in offline if s.length == length]
+        ways = [way for way in WAYS if way == ONE or _has_choice(trained)]
+        tried = Counter((s.data, s.method) for s in trained if s.is_final)
+        tables += [ScoreTable(length, way, represent(trained, way), tried, online) for way in ways]
+    return [table for table in tables if table.chosen]
+
+
+def _has_choice(series: Sequence[Series]) -> bool:
+    """Whether settings can be chosen: a method has several on a dataset, or none that all of its datasets have."""
+    places = {(s.data, s.method) for s in series}
+    return len(places) < len(series) or len(represent(series, ONE)) < len(represent(series, BEST))
+
+
+def paper_score(series: Series) -> Score | None:
+    """What the paper printed for the method on the task, if anything."""
+    task = series.record["data"]["task"]
+    if task is None or task != series.task or task in EMBEDDED:
+        return None
+    return find_task(task).paper_scores.get(series.record["algorithm"])
+
+
+def number(mean: float, deviation: float | None = None) -> str:
+    value = f"{mean:z.1f}"  # no -0.0
+    return value if deviation is None else f"{value} ± {deviation:.1f}"
+
+
+def difference(found: Interval) -> str:
+    """With its sign, and half the width of its interval."""
+    half = "" if found.high is None else f" ± {found.high - found.value:.1f}"
+    return f"{found.value:+.1f}{half}"
+
+
+def excludes_zero(found: Interval) -> bool:
+    return found.low is not None and found.high is not None and (found.low > 0.0 or found.high < 0.0)
+
+
+def bench_commands(records: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The commands that make some cells again; runs that no bench made are left out."""
+    tasks: dict[str, list[str]] = {}
+    for record in records:
+        if "protocol" in record:
+            source = record["environment"] if record["data"]["kind"] == ONLINE else record["data"]["name"]
+            tasks.setdefault(_options(record), []).append(source)
+    return [f"sbac bench --tasks {shlex.join(dict.fromkeys(names))} {options}" for options, names in tasks.items()]
+
+
+def _options(record: Mapping[str, Any]) -> str:
+    words = [f"--algorithms {record['algorithm']}@{record['preset']}"]
+    words.append("--seeds " + " ".join(str(seed) for seed in dict.fromkeys(run["seed"] for run in record["runs"])))
+    if record["length"] is not None:
+        words.append("--steps " + " ".join(map(str, record["length"])))
+    grid = [
+        f"{record['algorithm']}.{name}={','.join(map(str, value)) if isinstance(value, list) else value}"
+        for name, value in record["settings"].items()
+    ]
+    words.append("--grid " + shlex.join(grid) if grid else "--no-grid")
+    if record["environment"] != record["data"]["task"] and record["data"]["kind"] != ONLINE:
+        words.append(f"--env {record['environment']}")
+    return " ".join(words)

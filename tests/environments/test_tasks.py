@@ -1,0 +1,89 @@
+"""The tasks against D4RL's published references and the paper's Table 1."""
+
+import numpy as np
+import pytest
+
+from sbac.data import TASKS, find_task, normalised_score
+from sbac.environments.tasks import task_of_file
+from sbac.errors import UserError
+
+
+def test_the_19_tasks_of_the_paper():
+    tiers = ("random", "medium", "medium-replay", "medium-expert", "expert")
+    bodies = ("halfcheetah", "hopper", "walker2d")
+    expected = {f"{body}-{tier}-v2" for body in bodies for tier in tiers}
+    expected |= {f"{name}-human-v1" for name in ("pen", "hammer", "door", "relocate")}
+    assert set(TASKS) == expected
+    assert {task.env_id for name, task in TASKS.items() if name.endswith("v2")} == {
+        "HalfCheetah-v4",
+        "Hopper-v4",
+        "Walker2d-v4",
+    }
+    assert {task.horizon for name, task in TASKS.items() if name.endswith("v2")} == {1000}
+    assert [TASKS[f"{name}-human-v1"].horizon for name in ("pen", "hammer", "door", "relocate")] == [100, 200, 200, 200]
+
+
+REFERENCES = {
+    "halfcheetah-medium-v2": (-280.178953, 12135.0),
+    "hopper-expert-v2": (-20.272305, 3234.3),
+    "walker2d-random-v2": (1.629008, 4592.3),
+    "pen-human-v1": (96.262799, 3076.8331017826877),
+    "hammer-human-v1": (-274.856578, 12794.134825156867),
+    "door-human-v1": (-56.512833, 2880.5693087298737),
+    "relocate-human-v1": (-6.425911, 4233.877797728884),
+}
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_scores(name):
+    low, high = REFERENCES[name]
+    task = TASKS[name]
+    assert (task.reference_min, task.reference_max) == (low, high)
+    assert task.score(low) == 0.0 and task.score(high) == pytest.approx(100.0)
+    returns = np.array([low, high, (low + high) / 2])
+    np.testing.assert_allclose(normalised_score(name, returns), [0, 100, 50])
+    # a deviation is scaled, not shifted
+    assert task.score_deviation(returns.std()) == pytest.approx(normalised_score(task, returns).std())
+
+
+def test_paper_scores():
+    means = {
+        "bcq": 40.5,
+        "bear": 53.5,
+        "brac-p": 24.5,
+        "brac-v": 25.3,
+        "brac-plus": 54.8,
+        "sbac": 76.5,  # printed as 76.4; the column's mean is 76.47
+        "algae-dice": 0.1,
+        "cql": 66.5,
+        "fisher-brc": 68.0,
+    }
+    mujoco = [task.paper_scores for name, task in TASKS.items() if name.endswith("v2")]
+    for algorithm, printed in means.items():
+        column = [scores[algorithm][0] for scores in mujoco if algorithm in scores]
+        assert len(column) == (12 if algorithm in ("bcq", "brac-plus", "algae-dice") else 15)
+        assert np.mean(column) == pytest.approx(printed, abs=0.11), algorithm
+    hand = [TASKS[f"{name}-human-v1"].paper_scores for name in ("pen", "hammer", "door", "relocate")]
+    assert [scores["sbac"] for scores in hand] == [(78.8, 2.0), (7.7, 1.1), (10.1, 3.5), (0.6, 0.3)]
+    assert TASKS["hopper-medium-v2"].paper_scores["cql"] == (58.0, None)
+    assert "fisher-brc" not in hand[0]
+
+
+def test_other_names_of_a_task():
+    made, demo = find_task("hopper-medium-made"), find_task("hopper-demo")
+    assert (made.name, made.env_id, made.reference_max) == ("hopper-medium-made", "Hopper-v4", 3234.3)
+    assert made.paper_scores == TASKS["hopper-medium-v2"].paper_scores
+    assert (demo.name, demo.env_id, demo.horizon, demo.paper_scores) == ("hopper-demo", "Hopper-v4", 1000, {})
+    assert find_task("walker2d-medium-replay-v0").files[0] == "walker_mixed.hdf5"
+    for wrong in ("hopper-medium", "door-human-made", "door-human-v2", "hopper-human-v1", "x-made", ""):
+        with pytest.raises(UserError, match="unknown task"):
+            find_task(wrong)
+
+
+def test_d4rl_file_names():
+    assert TASKS["hopper-medium-replay-v2"].files == ("hopper_medium_replay-v2.hdf5", "hopper-medium-replay-v2.hdf5")
+    assert TASKS["door-human-v1"].files == ("door-human-v1.hdf5",)
+    assert task_of_file("hopper_medium_replay-v2.hdf5") == "hopper-medium-replay-v2"
+    assert task_of_file("walker_mixed.hdf5") == "walker2d-medium-replay-v0"
+    assert task_of_file("door-v0_demos_clipped.hdf5") == "door-human-v0"
+    assert task_of_file("log.hdf5") is None
