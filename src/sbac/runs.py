@@ -1,59 +1,242 @@
 """A run's folder, read: its record, its metrics and evaluations, its policies."""
 
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sbac import files
 from sbac.errors import UserError
 from sbac.policy import Policy
+from sbac.records import Setting, Settings, as_json, parse
 
 FORMAT = 1
-REQUIRED = {"format", "algorithm", "preset", "labels", "runs", "evaluation", "versions"}
+
+
+@dataclass(frozen=True)
+class DataRecord:
+    """Which data a run learned from."""
+
+    name: str
+    kind: str
+    task: str | None
+    rows: int
+    episodes: int
+    hash: str
+
+
+@dataclass(frozen=True)
+class Watch:
+    """How a run's policies are evaluated while it trains. `environment` None: not at all.
+
+    They play at the end of each phase, and in the last one every `every` steps, or at the steps `at`.
+    """
+
+    environment: str | None
+    episodes: int
+    seed: int
+    every: int | None
+    at: list[int] | None = None
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """The run that another one starts from, and in which phases (None: in all)."""
+
+    run: str
+    phases: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How an online run gathers data: `steps` environment steps by `instances` copies, then as many updates."""
+
+    instances: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """`config.json` of a run's folder: everything needed to run it again.
+
+    `runs` has the resolved config of every run, with its seed. A run that learned from a log has `data`; one that
+    learned in an environment has `environment`, `rounds`, and `task` if the environment is a task's.
+    """
+
+    format: int
+    algorithm: str
+    preset: str
+    labels: list[str]
+    runs: list[Settings]
+    evaluation: Watch
+    versions: Mapping[str, str]
+    data: DataRecord | None = None
+    warm_start: WarmStart | None = None
+    environment: str | None = None
+    task: str | None = None
+    rounds: Rounds | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which run a row is about, and when: the columns that metrics and evaluations share.
+
+    `setting` holds the grid's fields; None where the phase does not depend on one.
+    """
+
+    algorithm: str
+    seed: int
+    setting: Settings
+    phase: str
+    step: int
+    group: int = 0
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """A row of metrics.jsonl: means over the steps since the row before. None: not a finite number."""
+
+    place: Place
+    values: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """What a policy did in an environment; scores where the task has reference returns."""
+
+    environment: str
+    returns: list[float]
+    lengths: list[int]
+    scores: list[float] | None
+    versions: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class EvaluationRow:
+    """A row of evaluations.jsonl."""
+
+    place: Place
+    episodes: Episodes
+
+
+PLACE = ("algorithm", "seed", "phase", "step", "group")
+
+
+def place_columns(place: Place) -> dict[str, Setting]:
+    """The columns of a row that say which run it is about, and when."""
+    about = {"algorithm": place.algorithm, "seed": place.seed, **place.setting}
+    return {**about, "group": place.group, "phase": place.phase, "step": place.step}
+
+
+def metric_json(row: MetricRow) -> dict[str, Any]:
+    return place_columns(row.place) | dict(row.values)
+
+
+def evaluation_json(row: EvaluationRow) -> dict[str, Any]:
+    return place_columns(row.place) | as_json(row.episodes)
+
+
+def parse_place(row: Mapping[str, Any], fields: Collection[str], where: str) -> Place:
+    """`fields`: the config fields of the run; a column that is one of them is part of the setting."""
+    setting = {name: value for name, value in row.items() if name in fields and name not in PLACE}
+    return parse(Place, {name: row[name] for name in PLACE if name in row} | {"setting": setting}, where)
+
+
+def read_metrics(path: Path, record: RunRecord) -> list[MetricRow]:
+    """The rows of metrics.jsonl."""
+    fields = config_fields(record)
+    rows: list[MetricRow] = []
+    for number, row in enumerate(files.read_rows(path), 1):
+        where = f"{path}: line {number}"
+        values = {name: value for name, value in row.items() if name not in fields and name not in PLACE}
+        checked = parse(MetricRow, {"place": row | {"setting": {}}, "values": values}, where).values
+        rows.append(MetricRow(parse_place(row, fields, where), checked))
+    return rows
+
+
+def read_evaluations(path: Path, record: RunRecord) -> list[EvaluationRow]:
+    """The rows of evaluations.jsonl."""
+    fields = config_fields(record)
+    rows: list[EvaluationRow] = []
+    for number, row in enumerate(files.read_rows(path), 1):
+        where = f"{path}: line {number}"
+        rows.append(EvaluationRow(parse_place(row, fields, where), parse(Episodes, row, where)))
+    return rows
+
+
+def config_fields(record: RunRecord) -> set[str]:
+    """The names of the options that the run's method has."""
+    return set(record.runs[0])
 
 
 class Run:
-    """A training run: its configuration, its metrics and evaluations, and the policies that came out."""
+    """A training run: its record, its metrics and evaluations, and the policies that came out.
+
+    `config`, `metrics` and `evaluations` are plain dictionaries, as they stand in the folder's files: ready for pandas.
+    """
 
     def __init__(
         self,
-        config: dict[str, Any],
+        record: RunRecord,
         policies: list[Policy],
-        metrics: list[dict[str, Any]],
-        evaluations: list[dict[str, Any]],
+        metric_rows: Sequence[MetricRow],
+        evaluation_rows: Sequence[EvaluationRow],
         folder: Path | None = None,
     ) -> None:
-        self.config = config
+        self.record = record
         self.policies = policies
-        self.metrics = metrics
-        self.evaluations = evaluations
+        self.metric_rows = metric_rows
+        self.evaluation_rows = evaluation_rows
         self.folder = folder
 
     @property
+    def config(self) -> dict[str, Any]:
+        """What config.json holds."""
+        return as_json(self.record)
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The rows of metrics.jsonl."""
+        return [metric_json(row) for row in self.metric_rows]
+
+    @property
+    def evaluations(self) -> list[dict[str, Any]]:
+        """The rows of evaluations.jsonl."""
+        return [evaluation_json(row) for row in self.evaluation_rows]
+
+    @property
     def diverged(self) -> list[str]:
-        """Labels of the policies that training has left without numbers: an infinity or a NaN is among their arrays."""
+        """Labels of the policies that hold an infinity or a NaN: their training has diverged."""
         return [policy.config["label"] for policy in self.policies if not policy.is_finite]
 
     @staticmethod
     def load(folder: str | Path) -> "Run":
         """Reads a run's folder, finished or not."""
         path = Path(folder)
-        config = read_config(path)
+        record = read_record(path)
         policies = [Policy.load(p) for p in sorted((path / "policies").glob("*.safetensors"))]
-        order = {label: i for i, label in enumerate(config["labels"])}
+        order = {label: i for i, label in enumerate(record.labels)}
         policies.sort(key=lambda p: order.get(p.config["label"], len(order)))
-        return Run(
-            config, policies, files.read_rows(path / "metrics.jsonl"), files.read_rows(path / "evaluations.jsonl"), path
-        )
+        metrics = read_metrics(path / "metrics.jsonl", record)
+        return Run(record, policies, metrics, read_evaluations(path / "evaluations.jsonl", record), path)
 
 
-def read_config(path: Path) -> dict[str, Any]:
+def read_record(path: Path) -> RunRecord:
     """config.json of a run's folder."""
     if not path.is_dir():
         raise UserError(f"{path}: {'not a folder' if path.exists() else 'no such folder'}; expected a run's folder")
     if not (path / "config.json").exists():
         raise UserError(f"{path}: not a run's folder (it has no config.json)")
-    config = files.read_json(path / "config.json")
-    whole = isinstance(config, dict) and config.keys() >= REQUIRED  # pyright: ignore[reportUnknownMemberType]
-    if not whole or config["format"] != FORMAT:
-        raise UserError(f"{path / 'config.json'}: not a run of this version of sbac (expected format {FORMAT})")
-    return config  # pyright: ignore[reportUnknownVariableType]
+    where = path / "config.json"
+    value = files.read_json(where)
+    if not isinstance(value, Mapping) or value.get("format") != FORMAT:  # pyright: ignore[reportUnknownMemberType]
+        raise UserError(f"{where}: not a run of this version of sbac (expected format {FORMAT})")
+    record = parse(RunRecord, value, str(where))
+    if not record.runs or len(record.labels) != len(record.runs):
+        raise UserError(f"{where}: {len(record.labels)} labels for {len(record.runs)} runs; expected one for each")
+    return record
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The record as a dictionary. To be removed: read `read_record`'s fields instead."""
+    return as_json(read_record(path))

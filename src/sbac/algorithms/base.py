@@ -15,8 +15,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from sbac.config import Config
 from sbac.nn import MLP
+from sbac.nn import Metrics as Metrics
 
-Metrics = dict[str, Array]
 Past = Mapping[str, Any]  # the final states of the phases before this one, by name
 
 

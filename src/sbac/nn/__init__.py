@@ -13,6 +13,7 @@ from sbac.nn.mlp import Precision as Precision
 from sbac.nn.mlp import polyak as polyak
 from sbac.nn.mlp import precision as precision
 from sbac.nn.mmd import mmd as mmd
+from sbac.nn.optim import Metrics as Metrics
 from sbac.nn.optim import Multiplier as Multiplier
 from sbac.nn.optim import Trained as Trained
 from sbac.nn.optim import half_cosine as half_cosine

@@ -10,6 +10,7 @@ import optax
 from jaxtyping import Array
 
 Model = TypeVar("Model")
+Metrics = dict[str, Array]
 _adam = optax.scale_by_adam()
 
 

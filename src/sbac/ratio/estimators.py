@@ -10,9 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Metrics
 from sbac.errors import UserError, unknown
-from sbac.nn import MLP, Trained, polyak
+from sbac.nn import MLP, Metrics, Trained, polyak
 from sbac.ratio import classifier, mmd, printed, state_action_classifier
 from sbac.ratio.base import ESTIMATORS, FORMS, Ratio, RatioBatch, RatioConfig, RunningMean, State, product
 from sbac.ratio.kernels import median_bandwidth
