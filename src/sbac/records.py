@@ -51,15 +51,13 @@ def as_json(value: Any) -> Any:
 def _parsed(kind: Any, value: Any, where: str) -> Any:
     """`value` as the annotation `kind` has it."""
     origin, arguments = get_origin(kind), get_args(kind)
-    if kind is Any or kind is object or kind in (Json, Setting):
+    if kind is Any or kind is object:
         return value
     if origin in (Union, types.UnionType):
         if value is None and type(None) in arguments:
             return None
         wanted = [argument for argument in arguments if argument is not type(None)]
-        if len(wanted) > 1:
-            raise TypeError(f"{where}: a record's field has one type, or none")
-        return _parsed(wanted[0], value, where)
+        return _parsed(wanted[0], value, where) if len(wanted) == 1 else value  # a Setting: whatever JSON has
     if origin is Literal:
         if value not in arguments:
             raise UserError(f"{where}: {_short(value)}; expected one of {', '.join(map(str, arguments))}")
