@@ -33,7 +33,6 @@ from sbac.results.cells import (
 if TYPE_CHECKING:
     from sbac.data import Dataset
     from sbac.runs import Run
-    from sbac.training.launch import Launch
 
 DONE, TRAINED, STARTED, TO_DO, FAILED, IN_USE = "done", "trained", "started", "to do", "failed", "in use"
 
@@ -195,22 +194,30 @@ class Bench:
         return [(cell, record) for (cell, _), record in zip(group, records, strict=True)]
 
     def _runs(self, group: "Sequence[tuple[Cell, Dataset | None]]", folders: Sequence[Path]) -> "list[Run]":
-        from sbac.training.online.train import train_online
-        from sbac.training.together import train_together
-        from sbac.training.train import prepare
-
-        def options(cell: Cell) -> dict[str, Any]:
-            watched = {"episodes": self.protocol.episodes, "evaluation_seed": self.protocol.seed}
-            return {"seeds": list(cell.seeds), "preset": cell.preset, **watched, **cell.settings}
+        from sbac.training.launch import Launch
+        from sbac.training.loop import train_launches
+        from sbac.training.online.request import OnlineRequest
+        from sbac.training.online.train import train_in_environment
+        from sbac.training.request import OfflineRequest
 
         cell, data = group[0]
         if data is None:
             assert cell.environment is not None
-            steps = None if cell.length is None else cell.length[0]
             schedule = self.protocol.schedule(steps_of(cell, None)[-1])
-            every = schedule[-1] - schedule[-2] if len(schedule) > 1 else None
-            watched = {"evaluate_every": every, "workers": self.workers, "out": folders[0], "overwrite": True}
-            return [train_online(cell.environment, cell.algorithm, steps=steps, **watched, **options(cell))]
+            request = OnlineRequest(
+                environment=cell.environment,
+                algorithm=cell.algorithm,
+                folder=folders[0],
+                seeds=cell.seeds,
+                preset=cell.preset,
+                steps=cell.length,
+                options=cell.settings,
+                episodes=self.protocol.episodes,
+                evaluation_seed=self.protocol.seed,
+                evaluate_every=schedule[-1] - schedule[-2] if len(schedule) > 1 else None,
+                overwrite=True,
+            )
+            return [train_in_environment(request, workers=self.workers)]
         for cell, data in group:
             assert data is not None
             if data.task is None and cell.environment is None:
@@ -218,19 +225,24 @@ class Bench:
         with ExitStack() as stack:
             launches: list[Launch] = []
             for (cell, data), folder in zip(group, folders, strict=True):
-                launch = prepare(
-                    data,
-                    cell.algorithm,
-                    folder,
-                    steps=None if cell.length is None else list(cell.length),
+                assert data is not None
+                request = OfflineRequest(
+                    data=data,
+                    algorithm=cell.algorithm,
+                    folder=folder,
+                    seeds=cell.seeds,
+                    preset=cell.preset,
+                    steps=cell.length,
+                    options=cell.settings,
                     environment=cell.environment,
+                    episodes=self.protocol.episodes,
+                    evaluation_seed=self.protocol.seed,
                     evaluate_at=self.protocol.schedule(steps_of(cell, data)[-1]),
                     resume=True,
-                    **options(cell),
                 )
-                stack.callback(launch.opened.close)
-                launches.append(launch)
-            return train_together(launches, workers=self.workers, checkpoint_seconds=30.0, progress=None)
+                launches.append(Launch.open(request))
+                stack.callback(launches[-1].opened.close)
+            return train_launches(launches, workers=self.workers)
 
     def _left(self) -> str:
         """How long the rest may take, if it takes as long as what this bench has trained so far."""

@@ -4,11 +4,10 @@ Observations and actions of smaller environments are padded with zeros to the la
 the padding (its state's `used`).
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -16,12 +15,35 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from sbac import files
 from sbac.algorithms.base import Actor, Algorithm, Batch, Rows, Spec, Step
 from sbac.config import Config
 from sbac.policy import Floats
+from sbac.records import as_json, parse
 from sbac.training.grid import stack
+from sbac.training.trees import Tree
 
-Tree = Any
+
+@runtime_checkable
+class Exploring(Protocol):
+    """What the config of an online method has beside what every config has."""
+
+    @property
+    def start_steps(self) -> int:
+        """Environment steps with uniform actions before the first update."""
+        ...
+
+    @property
+    def exploration(self) -> float:
+        """Deviation of the noise added to the actions."""
+        ...
+
+
+def exploring(config: Config) -> Exploring:
+    """The config of an online method."""
+    if not isinstance(config, Exploring):
+        raise TypeError(f"{type(config).__name__}: expected start_steps and exploration")
+    return config
 
 
 @dataclass(frozen=True)
@@ -36,13 +58,24 @@ class OnlineRun:
 
 
 @dataclass(frozen=True)
-class Rounds:
-    """How a launch is cut into rounds. `capacity` is the replay buffer's, the oldest transitions leave first."""
+class Schedule:
+    """How a training is cut into rounds: `steps` environment steps by `instances` copies, then as many updates.
+
+    `capacity` is the replay buffer's: the oldest transitions leave first. `unroll`: updates written out in the loop.
+    """
 
     instances: int = 8
     steps: int = 512
     capacity: int = 1_000_000
     unroll: int = 1
+
+
+@dataclass(frozen=True)
+class Counters:
+    """How far a learner is: environment steps of every run, and updates."""
+
+    step: int
+    updates: int
 
 
 class Sizes(NamedTuple):
@@ -55,7 +88,7 @@ class Sizes(NamedTuple):
 class Learner:
     """Everything that lies on the device: the states of all runs and their replay buffers."""
 
-    def __init__(self, algorithm: Algorithm, runs: Sequence[OnlineRun], rounds: Rounds) -> None:
+    def __init__(self, algorithm: Algorithm, runs: Sequence[OnlineRun], rounds: Schedule) -> None:
         self.phase = algorithm.phases[0]
         self.runs = runs
         self.rounds = rounds
@@ -124,16 +157,17 @@ class Learner:
         return state, replay, actor, {k: v.mean(0) for k, v in metrics.items()}
 
     def save(self, folder: Path) -> None:
-        """Writes all arrays; what is random follows from the seeds and the step."""
+        """Writes all arrays. The keys of what is random follow from the seeds and the step."""
         leaves = jax.tree.leaves(self.state)
         np.savez(folder / "state.npz", *[np.asarray(x) for x in leaves])
         np.save(folder / "replay.npy", np.asarray(self.replay[:, : min(self.step, self.capacity)]))
-        (folder / "learner.json").write_text(json.dumps({"step": self.step, "updates": self.updates}))
+        files.write_json(folder / "learner.json", as_json(Counters(self.step, self.updates)))
 
     def load(self, folder: Path) -> None:
         """Continues from what `save` wrote."""
-        counters = json.loads((folder / "learner.json").read_text())
-        self.step, self.updates = counters["step"], counters["updates"]
+        path = folder / "learner.json"
+        counters = parse(Counters, files.read_json(path), str(path))
+        self.step, self.updates = counters.step, counters.updates
         with np.load(folder / "state.npz") as file:
             leaves = [jnp.asarray(file[f"arr_{i}"]) for i in range(len(file.files))]
         self.state = jax.tree.unflatten(jax.tree.structure(self.state), leaves)
