@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from sbac import files
-from sbac.algorithms.base import Phase
 from sbac.records import as_json, parse
 from sbac.runs import read_record
 from sbac.training.trees import Tree, fill_tree
@@ -46,14 +45,14 @@ class WarmNetworks:
     group: int
     phases: Sequence[str] = ()
 
-    def has(self, phase: Phase) -> bool:
-        return not self.phases or phase.name in self.phases
+    def has(self, phase: str) -> bool:
+        return not self.phases or phase in self.phases
 
-    def read(self, phase: Phase, shape: Tree) -> Tree:
+    def read(self, phase: str, shape: Tree) -> Tree:
         """A phase's last state; `shape` is that of the group's own runs."""
         read_record(self.folder)
         path = state_path(self.folder, self.group)
-        return fill_tree(shape, _of_phase(files.load_arrays(path)[0], phase), f"{path}: {phase.name}")
+        return fill_tree(shape, _of_phase(files.load_arrays(path)[0], phase), f"{path}: {phase}")
 
 
 @dataclass(frozen=True)
@@ -73,11 +72,11 @@ class Checkpoint:
     def _arrays(self) -> Arrays:
         return files.load_arrays(self.path)[0]
 
-    def read(self, phase: Phase, shape: Tree) -> Tree:
+    def read(self, phase: str, shape: Tree) -> Tree:
         """A phase's state; `shape` is that of the group's own runs."""
         return fill_tree(shape, _of_phase(self._arrays, phase), str(self.path))
 
 
-def _of_phase(arrays: Arrays, phase: Phase) -> dict[str, np.ndarray]:
-    start = f"{phase.name}/"
+def _of_phase(arrays: Arrays, phase: str) -> dict[str, np.ndarray]:
+    start = f"{phase}/"
     return {name.removeprefix(start): value for name, value in arrays.items() if name.startswith(start)}

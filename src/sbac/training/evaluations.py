@@ -8,19 +8,18 @@ of an interrupted and resumed run equals that of an unbroken one.
 import dataclasses
 import math
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sbac import files, interrupts
 from sbac.environments.opening import EnvSource
-from sbac.errors import UserError
 from sbac.evaluation.rollout import Evaluator
 from sbac.evaluation.worker import Pool
 from sbac.policy import Policy
-from sbac.records import parse
+from sbac.records import Settings, parse
 from sbac.runs import (
     Episodes,
     EvaluationRow,
@@ -35,7 +34,7 @@ from sbac.runs import (
 
 EVALUATIONS = 10
 """How many evaluations a phase has where nothing else is asked for."""
-Answer = Future[Mapping[str, object]]
+Answer = Future[dict[str, Any]]
 
 
 class Latest(NamedTuple):
@@ -43,6 +42,13 @@ class Latest(NamedTuple):
 
     name: str
     value: float
+
+
+@dataclass(frozen=True)
+class SnapshotRows:
+    """rows.json of a snapshot: for each policy the columns that say which run it is of, and when."""
+
+    rows: list[Settings]
 
 
 @dataclass(frozen=True)
@@ -120,10 +126,8 @@ class Evaluations:
                 self._start(folder, self._read_places(folder / "rows.json"))
 
     def _read_places(self, path: Path) -> list[Place]:
-        rows: object = files.read_json(path)
-        if not isinstance(rows, list):
-            raise UserError(f"{path}: expected a list of rows")
-        return [parse_place(row, config_fields(self._record), f"{path}: [{i}]") for i, row in enumerate(rows)]
+        rows = parse(SnapshotRows, {"rows": files.read_json(path)}, str(path)).rows
+        return [parse_place(row, config_fields(self._record), f"{path}: rows[{i}]") for i, row in enumerate(rows)]
 
     def _start(self, folder: Path, places: Sequence[Place]) -> None:
         answers = [self._ask(folder / f"{i}.safetensors") for i in range(len(places))]
@@ -134,7 +138,7 @@ class Evaluations:
             assert self._pool is not None and isinstance(self._environment, str)
             return self._pool.submit(policy, self._environment, self._watch.episodes, self._watch.seed)
 
-        def work() -> dict[str, object]:
+        def work() -> dict[str, Any]:
             assert self._evaluator is not None
             return dataclasses.asdict(self._evaluator(Policy.load(policy), self._watch.episodes, self._watch.seed))
 

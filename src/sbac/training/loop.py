@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -159,14 +160,16 @@ class Training:
 
     def _first_state(self, index: int, finals: Mapping[str, Tree]) -> Tree:
         warm = [group.warm_networks for group in self._groups]
-        found = [networks for networks in warm if networks is not None and networks.has(self._method.phases[index])]
+        found = [
+            networks for networks in warm if networks is not None and networks.has(self._method.phases[index].name)
+        ]
         return self._read(index, finals, found) if found else self._program.init(index, finals)
 
     def _read(
         self, index: int, finals: Mapping[str, Tree], stored: Sequence[Checkpoint] | Sequence[WarmNetworks]
     ) -> Tree:
         """A phase's state, from what each group has on disk."""
-        shape, phase = self._program.shape(index, finals), self._method.phases[index]
+        shape, phase = self._program.shape(index, finals), self._method.phases[index].name
         states = [
             entry.read(phase, rows_shape(shape, slot.rows(index)))
             for entry, slot in zip(stored, self._slots, strict=True)
@@ -177,10 +180,10 @@ class Training:
 def rows_shape(shape: Tree, rows: slice) -> Tree:
     """The structure of a state that has only these rows."""
 
-    def cut(tree: Tree) -> Tree:
-        return jax.tree.map(lambda x: x[rows], tree)
+    def cut(x: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((rows.stop - rows.start, *x.shape[1:]), x.dtype)
 
-    return jax.eval_shape(cut, shape)
+    return jax.tree.map(cut, shape)
 
 
 def _on_host(states: Mapping[str, Tree]) -> dict[str, dict[str, np.ndarray]]:
@@ -189,7 +192,8 @@ def _on_host(states: Mapping[str, Tree]) -> dict[str, dict[str, np.ndarray]]:
 
 def use_compilation_cache() -> None:
     """Keeps compiled programs between processes, unless the user has set a cache of their own."""
-    if jax.config.jax_compilation_cache_dir is None:  # pyright: ignore[reportAttributeAccessIssue]
-        jax.config.update("jax_compilation_cache_dir", str(Path.home() / ".cache" / "sbac" / "xla"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    options: Any = jax.config
+    if options.jax_compilation_cache_dir is None:
+        options.update("jax_compilation_cache_dir", str(Path.home() / ".cache" / "sbac" / "xla"))
+        options.update("jax_persistent_cache_min_compile_time_secs", 0.5)
         warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation cache")

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from sbac import files
 from sbac.algorithms.base import Actor, Algorithm, Batch, Rows, Spec, Step
 from sbac.config import Config
+from sbac.nn.typed import jit
 from sbac.policy import Floats
 from sbac.records import as_json, parse
 from sbac.training.grid import stack
@@ -99,13 +100,13 @@ class Learner:
         self.step = 0  # environment steps of every run
         self.updates = 0
         seeds = jnp.asarray([r.seed for r in runs])
-        self.state: Tree = jax.jit(jax.vmap(self._init))(self.config, seeds)
+        self.state: Tree = jit(jax.vmap(self._init))(self.config, seeds)
         used = np.array([[i < r.actions for i in range(self.sizes.actions)] for r in runs], np.float32)
         self.state = eqx.tree_at(lambda s: s.used, self.state, jnp.asarray(used))
         self.replay = jnp.zeros((len(runs), self.capacity, width(self.sizes)))
-        self._insert = jax.jit(insert, donate_argnums=0)
-        self._advance = jax.jit(self._updates, donate_argnums=(0, 1))
-        self.actor: Actor = jax.jit(jax.vmap(self._actor))(self.config, self.state)
+        self._insert = jit(insert, donate=(0,))
+        self._advance = jit(self._updates, donate=(0, 1))
+        self.actor: Actor = jit(jax.vmap(self._actor))(self.config, self.state)
         self.metrics: dict[str, Array] = {}
 
     def _init(self, config: Config, seed: Array) -> Tree:
@@ -174,7 +175,7 @@ class Learner:
         replay = np.load(folder / "replay.npy")
         for start in range(0, replay.shape[1], self.rounds.steps):
             self.replay = self._insert(self.replay, replay[:, start : start + self.rounds.steps], start)
-        self.actor = jax.jit(jax.vmap(self._actor))(self.config, self.state)
+        self.actor = jit(jax.vmap(self._actor))(self.config, self.state)
 
 
 def hash_seeds(seeds: Iterable[int]) -> int:
