@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from sbac import files
+from sbac.nn import Tree
 from sbac.records import as_json, parse
 from sbac.runs import read_record
-from sbac.training.trees import Tree, fill_tree
+from sbac.training.trees import fill_tree
 
 Arrays = Mapping[str, np.ndarray]
 

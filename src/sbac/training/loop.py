@@ -21,6 +21,7 @@ import numpy as np
 from sbac import interrupts
 from sbac.algorithms.base import Spec
 from sbac.evaluation.worker import Pool
+from sbac.nn import Tree
 from sbac.progress import Progress
 from sbac.runs import Run
 from sbac.training.checkpoint import BEGINNING, Checkpoint, Position, WarmNetworks
@@ -30,7 +31,7 @@ from sbac.training.evaluations import note
 from sbac.training.grid import static_fields
 from sbac.training.launch import Group, Launch, take_up
 from sbac.training.table import join
-from sbac.training.trees import Tree, tree_arrays
+from sbac.training.trees import tree_arrays
 from sbac.training.writer import Slot, Writer
 
 LOGS_PER_PHASE = 50

@@ -4,12 +4,12 @@ Observations and actions of smaller environments are padded with zeros to the la
 the padding (its state's `used`).
 """
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,11 +18,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from sbac import files
 from sbac.algorithms.base import Actor, Algorithm, Batch, Rows, Spec, Step
 from sbac.config import Config
+from sbac.nn import Tree
 from sbac.nn.typed import jit
 from sbac.policy import Floats
 from sbac.records import as_json, parse
 from sbac.training.grid import stack
-from sbac.training.trees import Tree
 
 
 @runtime_checkable
@@ -100,9 +100,8 @@ class Learner:
         self.step = 0  # environment steps of every run
         self.updates = 0
         seeds = jnp.asarray([r.seed for r in runs])
-        self.state: Tree = jit(jax.vmap(self._init))(self.config, seeds)
-        used = np.array([[i < r.actions for i in range(self.sizes.actions)] for r in runs], np.float32)
-        self.state = eqx.tree_at(lambda s: s.used, self.state, jnp.asarray(used))
+        used = jnp.asarray([[i < r.actions for i in range(self.sizes.actions)] for r in runs], jnp.float32)
+        self.state: Tree = dataclasses.replace(jit(jax.vmap(self._init))(self.config, seeds), used=used)
         self.replay = jnp.zeros((len(runs), self.capacity, width(self.sizes)))
         self._insert = jit(insert, donate=(0,))
         self._advance = jit(self._updates, donate=(0, 1))
@@ -134,11 +133,11 @@ class Learner:
         state: Tree,
         replay: Float[Array, "runs capacity width"],
         config: Config,
-        fresh: Float[Array, "runs steps width"],
-        position: Array,
-        filled: Array,
+        fresh: Float[Array, "runs steps width"] | Floats,
+        position: int | Array,
+        filled: int | Array,
         key: PRNGKeyArray,
-        updates: Array,
+        updates: int | Array,
     ) -> tuple[Tree, Array, Actor, dict[str, Array]]:
         replay = insert(replay, fresh, position)
         runs, steps, _ = fresh.shape
@@ -187,7 +186,10 @@ def width(sizes: Sizes) -> int:
     return 2 * sizes.observations + sizes.actions + 2
 
 
-def insert(replay: Array, fresh: Array, position: Array) -> Array:
+def insert(
+    replay: Float[Array, "runs capacity width"], fresh: Float[Array, "runs steps width"] | Floats, position: int | Array
+) -> Float[Array, "runs capacity width"]:
+    """The replay buffers with fresh rows from this position on."""
     return jax.lax.dynamic_update_slice(replay, fresh, (0, position, 0))
 
 
