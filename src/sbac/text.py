@@ -21,9 +21,9 @@ def number_or_blank(value: float | None) -> str:
     return "" if value is None else number(value)
 
 
-def signed(value: float) -> str:
-    """A difference."""
-    return f"{value:+.1f}"
+def signed(value: float, half_width: float | None = None) -> str:
+    """A difference, with half the width of its interval where there is one."""
+    return f"{value:+.1f}" if half_width is None else f"{value:+.1f} ± {half_width:.1f}"
 
 
 def within(value: float, low: float | None, high: float | None, digits: int = 1) -> str:
@@ -81,9 +81,7 @@ def phases_text(steps: Iterable[int]) -> str:
 # --- Tables -------------------------------------------------------------------------------------------------------
 
 
-def text_table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], *, rule: bool = True, numbers: bool = False
-) -> str:
+def text_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, rule: bool = True, numbers: bool = False) -> str:
     """Aligned columns under their names. `rule`: a line below the names; `numbers`: columns after the first one are
     aligned at their right."""
     lines = [head, *rows]
