@@ -185,9 +185,8 @@ def _one_setting(table: ScoreTable, method: str) -> str:
 def _score_row(table: ScoreTable, data: str) -> str:
     row = table.row(data)
     best = max(s.mean for s in row.values())
-    asked_for = all(
-        isinstance(s.record, CellRecord) and s.record.length for s in row.values()
-    )  # else every preset has its own
+    # Where no length was asked for, every preset has its own.
+    asked_for = all(isinstance(s.record, CellRecord) and s.record.length for s in row.values())
     steps = table.length if asked_for else ", ".join(dict.fromkeys(s.steps for s in row.values()))
     kind = ", ".join(dict.fromkeys(s.record.data.kind for s in row.values()))
     cells = _data_cell(table.data_score(data)) + "".join(
