@@ -12,7 +12,7 @@ import numpy as np
 
 import sbac
 from sbac.report.curves import learning_curves
-from sbac.report.summary import SettingSummary, last_evaluations, measured, render, summarise
+from sbac.report.summary import SettingSummary, last_evaluations, render, scores_or_returns, summarise_settings
 
 HEADLINE, LARGER = 2.0, 8.0
 
@@ -41,11 +41,11 @@ def main() -> None:
     named = [replace(clone, algorithm="bc (phase estimate)") for clone in clones]
     scores = sbac.data.normalised_score(data.task, data.returns)
     logged = SettingSummary("the data", None, len(scores), scores.mean(), None, scores.min())
-    print(render([logged, *summarise([*named, *policies])]))
+    print(render([logged, *summarise_settings([*named, *policies])]))
 
-    of_clone = {clone.seed: np.mean(measured(clone.episodes)) for clone in clones}
+    of_clone = {clone.seed: np.mean(scores_or_returns(clone.episodes)) for clone in clones}
     gains = [
-        np.mean(measured(policy.episodes)) - of_clone[policy.seed]
+        np.mean(scores_or_returns(policy.episodes)) - of_clone[policy.seed]
         for policy in policies
         if policy.setting["alpha"] == HEADLINE
     ]

@@ -206,13 +206,13 @@ def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) ->
 
 
 def _show(run: "Run", out: str) -> int:
-    from sbac.report.summary import last_evaluations, render, source, summarise
+    from sbac.report.summary import last_evaluations, render, source, summarise_settings
 
     print(source(run.record))
     if run.record.evaluation.environment is None:
         print("not evaluated (--env names an environment to do it in)")
     else:
-        print(render(summarise(last_evaluations(run.evaluation_rows))))
+        print(render(summarise_settings(last_evaluations(run.evaluation_rows))))
     count = len(run.policies)
     print(f"{count} {'policy' if count == 1 else 'policies'} in {out}/policies")
     if run.diverged:
@@ -263,7 +263,7 @@ def _evaluate(args: argparse.Namespace) -> int:
 
     from sbac.evaluation.evaluate_run import evaluate_policies, policy_episodes_json
     from sbac.files import finite
-    from sbac.report.summary import render, source, summarise
+    from sbac.report.summary import render, source, summarise_settings
     from sbac.runs import read_record
 
     rows = evaluate_policies(Path(args.target), args.env, args.episodes, args.seed)
@@ -272,7 +272,7 @@ def _evaluate(args: argparse.Namespace) -> int:
         return 0
     if Path(args.target).is_dir():
         print(source(read_record(Path(args.target))))
-    print(render(summarise(rows)))
+    print(render(summarise_settings(rows)))
     return 0
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from sbac.report.drawing import COLOURS, new_figure, save_png
-from sbac.report.summary import known_setting, measured, run_name
+from sbac.report.summary import known_setting, run_name, scores_or_returns
 from sbac.runs import Run
 
 
@@ -26,7 +26,7 @@ def curves(run: Run) -> dict[str, dict[int, list[float]]]:
         is_clone = place.phase != phases[-1]
         name = f"clone ({place.phase})" if is_clone else run_name(place.algorithm, known_setting(place.setting))
         points = found.setdefault(name, {})
-        points.setdefault(before[place.phase] + place.step, []).append(float(np.mean(measured(row.episodes))))
+        points.setdefault(before[place.phase] + place.step, []).append(float(np.mean(scores_or_returns(row.episodes))))
         clones = points if is_clone else clones
     if common.start_from_clone:
         for points in found.values():

@@ -300,8 +300,8 @@ def _logged_text(series: Sequence[Series]) -> str:
     if not any("ratio_mean" in table.values for s in series for table in s.record.metrics):
         return _note(means)
     return _note(
-        f"{means} ratio_mean and ratio_ess are the mean and the effective sample "
-        "size of the visitation ratio w over a batch, beta_ess that of the action ratio, trust how far w is believed."
+        f"{means} ratio_mean and ratio_ess are the mean and the effective sample size of the visitation ratio w over a "
+        "batch, beta_ess is that of the action ratio, and trust is the power that w is raised to."
     )
 
 

@@ -55,12 +55,12 @@ def run_name(algorithm: str, setting: Settings) -> str:
     return " ".join([algorithm, *(f"{name}={setting_text(value)}" for name, value in setting.items())])
 
 
-def measured(episodes: Episodes) -> list[float]:
+def scores_or_returns(episodes: Episodes) -> list[float]:
     """Normalised scores where the task has them, returns elsewhere."""
     return episodes.returns if episodes.scores is None else episodes.scores
 
 
-def summarise(rows: Iterable[PolicyEpisodes]) -> list[SettingSummary]:
+def summarise_settings(rows: Iterable[PolicyEpisodes]) -> list[SettingSummary]:
     """A line for each setting."""
     by_setting: dict[str, list[Episodes]] = {}
     for row in rows:
@@ -69,14 +69,14 @@ def summarise(rows: Iterable[PolicyEpisodes]) -> list[SettingSummary]:
 
 
 def _summary(name: str, group: Sequence[Episodes]) -> SettingSummary:
-    means = [float(np.mean(measured(episodes))) for episodes in group]
+    means = [float(np.mean(scores_or_returns(episodes))) for episodes in group]
     return SettingSummary(
         name,
         seeds=len(group),
         episodes=len(group[0].returns),
         mean=float(np.mean(means)),
         deviation=float(np.std(means, ddof=1)) if len(means) > 1 else None,
-        worst=float(min(min(measured(episodes)) for episodes in group)),
+        worst=float(min(min(scores_or_returns(episodes)) for episodes in group)),
         unit="return" if group[0].scores is None else "score",
     )
 
