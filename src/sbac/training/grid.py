@@ -19,6 +19,7 @@ import numpy as np
 from sbac.algorithms.base import Algorithm
 from sbac.config import Config, check_choice, is_per_run
 from sbac.errors import UserError, unknown
+from sbac.text import setting_label
 
 
 @dataclass(frozen=True)
@@ -34,22 +35,12 @@ class Member:
     @property
     def label(self) -> str:
         """A name for files: the grid's values and the seed."""
-        parts = [f"{name}={_plain(value)}" for name, value in self.grid.items()]
+        parts = [f"{name}={setting_label(value)}" for name, value in self.grid.items()]
         return "_".join([*parts, f"seed={self.seed}"])
 
     def record(self) -> dict[str, Any]:
         """The config as JSON, with the seed."""
         return {"seed": self.seed, **dataclasses.asdict(self.config)}
-
-
-def _plain(value: Any) -> str:
-    return (
-        "x".join(map(str, value))
-        if isinstance(value, tuple | list)
-        else (f"{value:g}" if float(f"{value:g}") == value else repr(value))
-        if isinstance(value, float)
-        else str(value)
-    )
 
 
 def members(
