@@ -28,7 +28,7 @@ from sbac.files import write_atomic
 Floats = NDArray[np.float32]
 Flags = NDArray[np.bool_]
 
-KINDS = ("D4RL", "Minari", "made", "embedded", "user")
+SOURCE_KINDS = ("D4RL", "Minari", "made", "embedded", "user")
 
 
 def check_share(fraction: float) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sbac.data.columns import missing
-from sbac.data.dataset import KINDS, Dataset, jumps, time_limits
+from sbac.data.dataset import SOURCE_KINDS, Dataset, jumps, time_limits
 from sbac.data.formats import arrays, hdf5, minari, tables
 from sbac.data.naming import ColumnMap, match, side_by_side
 from sbac.environments.tasks import EMBEDDED, TASKS, find_task, is_task, task_of_file
@@ -199,7 +199,7 @@ def _read_npz(path: Path, columns: ColumnMap | None) -> dict[str, Any]:
     known = _named(stored, columns, str(path))
     texts = {key: stored[key] for key in ("name", "kind", "task") if key in stored}
     about = {key: str(text) for key, text in texts.items() if text.dtype.kind == "U" and text.shape == ()}
-    if about.get("kind") in KINDS and (not about.get("task") or is_task(about["task"])):
+    if about.get("kind") in SOURCE_KINDS and (not about.get("task") or is_task(about["task"])):
         known |= {key: value for key, value in about.items() if value}
     if known.get("kind", "user") == "user":
         known["name"] = path.name

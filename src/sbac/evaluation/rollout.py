@@ -70,7 +70,7 @@ def rollout_lanes(lanes: Lanes, policy: Acts, seeds: Sequence[int]) -> tuple[NDA
     """The same as `rollout`, to the bit, for environments whose lanes are stepped together and faster."""
     lanes.begin(seeds)
     returns, lengths = np.zeros(len(seeds)), np.zeros(len(seeds), np.int64)
-    running, size = lanes.everyone, lanes.instances[0].action_space.shape[0]
+    running, size = lanes.all_lanes, lanes.instances[0].action_space.shape[0]
     while len(running):
         actions = _actions(policy, lanes.observations[running], size)
         seen, rewards, fallen = lanes.advance(actions, running)
@@ -97,7 +97,7 @@ class Evaluator:
             raise UserError(f"seed {seed}: expected at least 0")
         seeds = range(seed, seed + episodes)
         if self.name in BODIES and not callable(self._source):
-            if self._lanes is None or len(self._lanes.everyone) != episodes:
+            if self._lanes is None or len(self._lanes.all_lanes) != episodes:
                 self._lanes = BodyLanes(self.name, episodes, seed)
             returns, lengths = rollout_lanes(self._lanes, policy, seeds)
         else:

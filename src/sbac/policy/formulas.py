@@ -296,7 +296,7 @@ class BestOfVAE(BestOf):
         return np.clip(a + arrays["size"] * moved, -1.0, 1.0)
 
 
-KINDS: dict[str, Formula] = {
+FORMULAS: dict[str, Formula] = {
     "deterministic": Deterministic(),
     "tanh-gaussian": TanhGaussian(),
     "gaussian": PlainGaussian(),

@@ -13,25 +13,25 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sbac.errors import UserError
-from sbac.files import write_atomic
-from sbac.policy.formulas import KINDS, Floats
+from sbac.files import read_safetensors, write_safetensors
+from sbac.policy.formulas import FORMULAS, Floats
 
 FORMAT = 1
 
 
 class Policy:
-    """Observations in, actions out, both as the environment speaks them.
+    """Maps observations to actions, both in the environment's units.
 
     `config` is the run's full configuration with its own seed and grid values; `meta` holds the kind.
     """
 
     def __init__(self, kind: str, arrays: Mapping[str, Floats], config: Mapping[str, Any]) -> None:
-        if kind not in KINDS:
+        if kind not in FORMULAS:
             raise UserError(f"policy of unknown kind {kind!r}: made by a newer version of sbac?")
         self.kind = kind
         self.arrays = {k: np.asarray(v, np.float32) for k, v in arrays.items()}
         self.config = dict(config)
-        self._formula = KINDS[kind]
+        self._formula = FORMULAS[kind]
         self._center = 0.5 * (self.arrays["scale/action_high"] + self.arrays["scale/action_low"])
         self._half = 0.5 * (self.arrays["scale/action_high"] - self.arrays["scale/action_low"])
 
@@ -75,28 +75,18 @@ class Policy:
 
     def save(self, path: str | Path) -> None:
         """Writes the policy; the file holds no time, path or host, so equal policies are equal files."""
-        from safetensors.numpy import save
-
         about = {"format": FORMAT, "kind": self.kind, "config": self.config}
-        header = {"sbac": json.dumps(about, sort_keys=True)}  # one entry: several would come in any order
-        data = save({k: np.ascontiguousarray(v) for k, v in sorted(self.arrays.items())}, header)
-        write_atomic(Path(path), data)
+        # One entry: safetensors does not fix the order of more.
+        header = {"sbac": json.dumps(about, sort_keys=True)}
+        arrays = {name: np.ascontiguousarray(array) for name, array in sorted(self.arrays.items())}
+        write_safetensors(Path(path), arrays, header)
 
     @staticmethod
     def load(path: str | Path) -> "Policy":
         """Reads a policy file."""
-        from safetensors import SafetensorError, safe_open
-
+        arrays, header = read_safetensors(Path(path), "policy file")
         try:
-            with safe_open(str(path), framework="numpy") as f:  # pyright: ignore[reportUnknownVariableType]
-                meta: dict[str, str] = f.metadata() or {}
-                arrays = {k: f.get_tensor(k) for k in f.keys()}  # noqa: SIM118 (not a mapping)
-        except FileNotFoundError:
-            raise UserError(f"{path}: no such policy file") from None
-        except (SafetensorError, OSError) as error:
-            raise UserError(f"{path}: not a policy file ({error})") from None
-        try:
-            about = json.loads(meta.get("sbac", ""))
+            about = json.loads(header.get("sbac", ""))
         except ValueError:
             raise UserError(f"{path}: not a policy of sbac") from None
         if not isinstance(about, dict) or about.get("format") != FORMAT:

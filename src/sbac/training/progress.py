@@ -10,7 +10,7 @@ class Progress(Protocol):
     def __enter__(self) -> "Progress": ...
     def __exit__(self, *error: Any) -> None: ...
     def phase(self, name: str, runs: int, done: int, total: int) -> None: ...
-    def step(self, done: int, note: str) -> None: ...
+    def step(self, done: int, note: str = "") -> None: ...
 
 
 class Silent:
@@ -23,7 +23,7 @@ class Silent:
     def phase(self, name: str, runs: int, done: int, total: int) -> None:
         return None
 
-    def step(self, done: int, note: str) -> None:
+    def step(self, done: int, note: str = "") -> None:
         return None
 
 
@@ -57,7 +57,7 @@ class Bar:
         label = f"{name} ({runs} runs)" if runs > 1 else name
         self._task = self._bar.add_task(label, total=total, completed=done, rate="", note="")
 
-    def step(self, done: int, note: str) -> None:
+    def step(self, done: int, note: str = "") -> None:
         speed = self._bar.tasks[-1].speed
         rate = f"{speed:,.0f} steps/s" if speed else ""
         self._bar.update(self._task, completed=done, rate=rate, note=note)
