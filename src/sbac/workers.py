@@ -125,8 +125,10 @@ class WorkerPool(Generic[Answer]):
         worker: Worker | None = None
         while (request := requests.get()) is not None:
             try:
-                if worker is None or (worker.has_died and not self._pinned):
-                    worker = self._start()
+                if worker is not None and worker.has_died and not self._pinned:
+                    worker.close()
+                    worker = None
+                worker = worker or self._start()
                 request.answer.set_result(self._read(worker.ask(request.message, request.progress)))
             except Exception as error:  # every error belongs to the caller that waits for the answer
                 request.answer.set_exception(error)
@@ -199,20 +201,21 @@ def serve(handle: Callable[[Message, Progress], Message]) -> None:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
 
-    def progress(value: Json) -> None:
-        _write(answers, {"progress": value})
+    def say(fields: Mapping[str, Any], arrays: Arrays | None = None) -> None:
+        try:
+            _write(answers, fields, arrays)
+        except BrokenPipeError:
+            os._exit(0)  # the parent has ended; a normal exit would complain that the buffer cannot be written
 
     while (message := _read(requests)) is not None:
         try:
-            answer = handle(Message(message.fields["request"], message.arrays), progress)
-            _write(answers, {"answer": answer.fields}, answer.arrays)
-        except BrokenPipeError:
-            return  # the parent has ended
+            answer = handle(Message(message.fields["request"], message.arrays), lambda value: say({"progress": value}))
+            say({"answer": answer.fields}, answer.arrays)
         except UserError as error:
-            _write(answers, {"refused": str(error)})
+            say({"refused": str(error)})
         except Exception as error:
             traceback.print_exc()
-            _write(answers, {"failed": f"{type(error).__name__}: {error}"})
+            say({"failed": f"{type(error).__name__}: {error}"})
 
 
 def _write(stream: IO[bytes], fields: Mapping[str, Any], arrays: Arrays | None = None) -> None:
