@@ -232,7 +232,7 @@ SPAWNING = """
 def test_what_a_worker_has_started_goes_with_it(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An import or an environment may start a process, whose last words would follow ours."""
     (tmp_path / "spawning.py").write_text(textwrap.dedent(SPAWNING))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("SPAWNED", str(tmp_path / "pid"))
     (policy,) = (run / "policies").iterdir()
     with pytest.raises(KeyboardInterrupt), Pool(1) as pool:

@@ -82,12 +82,12 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
         try:
-            row = json.loads(line)
+            row: Json = json.loads(line)
         except ValueError:
             row = None
         if not isinstance(row, dict):
             raise UserError(f"{path}: line {number} is damaged; expected one JSON object a line")
-        rows.append(row)  # pyright: ignore[reportUnknownArgumentType]
+        rows.append(row)
     return rows
 
 

@@ -109,10 +109,13 @@ def _simulator(name: str) -> Any:
         raise UserError("the Adroit tasks need gymnasium-robotics: pip install 'sbac[robotics]'") from error
 
 
-for _task, _rules in RULES.items():
-    gymnasium.register(
-        id=f"sbac/Adroit{_task}-v1",
-        entry_point=AdroitWithD4RLRewards,
-        max_episode_steps=_rules.horizon,
-        kwargs={"task": _task},
-    )
+def register() -> None:
+    """Registers the four tasks with Gymnasium, once."""
+    for task, rules in RULES.items():
+        if (name := f"sbac/Adroit{task}-v1") not in gymnasium.registry:
+            gymnasium.register(  # pyright: ignore[reportUnknownMemberType]
+                name, AdroitWithD4RLRewards, max_episode_steps=rules.horizon, kwargs={"task": task}
+            )
+
+
+register()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sbac.environments.opening import open_environment
+from sbac.environments.opening import Environment, open_environment
 from sbac.policy import FORMULAS, Floats
 
 Act = Callable[[Floats], Floats]
@@ -33,7 +33,7 @@ class Lanes:
     def __init__(self, env_id: str, count: int, seed: int | Sequence[int]) -> None:
         import gymnasium
 
-        self.instances = [make(env_id) for _ in range(count)]
+        self.instances: list[Environment] = [make(env_id) for _ in range(count)]
         self.horizon = gymnasium.spec(env_id).max_episode_steps or 2**62
         self.actions = self.instances[0].action_space.shape[0]
         low, high = self.instances[0].action_space.low, self.instances[0].action_space.high
@@ -58,7 +58,7 @@ class Lanes:
         timeouts = self.ages[lanes] >= self.horizon
         self.observations[lanes] = after
         for lane in lanes[terminals | timeouts]:
-            self.observations[lane] = self.instances[lane].reset()[0]
+            self.observations[lane] = self.instances[int(lane)].reset()[0]
             self.ages[lane] = 0
         return Steps(before, actions, rewards.astype(np.float32), after, terminals, timeouts)
 
@@ -68,7 +68,7 @@ class Lanes:
         rewards, terminals = np.empty(len(lanes)), np.empty(len(lanes), np.bool_)
         scaled = self._centre + self._reach * actions
         for i, lane in enumerate(lanes):
-            after[i], rewards[i], terminals[i], _, _ = self.instances[lane].step(scaled[i])
+            after[i], rewards[i], terminals[i], _, _ = self.instances[int(lane)].step(scaled[i])
         return after, rewards, terminals
 
 
@@ -86,6 +86,16 @@ class Body(NamedTuple):
     angle: tuple[float, float]
     greatest_state: float
     greatest_speed: float
+
+
+class Simulator(NamedTuple):
+    """A MuJoCo simulation: its model, its data, and the arrays of the data that a step reads and writes."""
+
+    model: object
+    data: object
+    control: Doubles
+    position: Doubles
+    velocity: Doubles
 
 
 ANY = (-math.inf, math.inf)
@@ -106,18 +116,20 @@ class BodyLanes(Lanes):
         import mujoco
 
         super().__init__(env_id, count, seed)
-        self._simulate = mujoco.mj_step  # pyright: ignore[reportAttributeAccessIssue]
+        self._simulate: Callable[[object, object, int], None]
+        self._simulate = mujoco.mj_step  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
         self.body = BODIES[env_id]
-        self._simulators = [(e.model, e.data, e.data.ctrl, e.data.qpos, e.data.qvel) for e in self.instances]
-        self._repeat, self._seconds = self.instances[0].frame_skip, self.instances[0].dt
-        model = self.instances[0].model
+        bodies: list[Any] = list(self.instances)
+        self._simulators = [Simulator(b.model, b.data, b.data.ctrl, b.data.qpos, b.data.qvel) for b in bodies]
+        self._repeat, self._seconds = int(bodies[0].frame_skip), float(bodies[0].dt)
+        model = bodies[0].model
         self._qpos, self._qvel = np.empty((count, model.nq)), np.empty((count, model.nv))
 
     def advance(self, actions: Floats, lanes: Indices) -> tuple[Floats, Doubles, Flags]:
         body, qpos, qvel = self.body, self._qpos[: len(lanes)], self._qvel[: len(lanes)]
         start = np.empty(len(lanes))
         for i, lane in enumerate(lanes):
-            model, data, control, position, velocity = self._simulators[lane]
+            model, data, control, position, velocity = self._simulators[int(lane)]
             start[i] = position[0]
             control[:] = actions[i]
             self._simulate(model, data, self._repeat)

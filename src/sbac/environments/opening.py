@@ -1,12 +1,36 @@
 """Opens an environment by a task's name, a Gymnasium id or a factory, and checks whether it fits the data."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from sbac.environments.tasks import find_task, is_task
 from sbac.errors import UserError
+from sbac.policy import Floats
+
+
+class Space(Protocol):
+    """A flat box of real numbers, as `check_spaces` requires it."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    low: Floats
+    high: Floats
+
+
+class Environment(Protocol):
+    """The part of Gymnasium's environments that this package uses."""
+
+    observation_space: Space
+    action_space: Space
+
+    def reset(self, *, seed: int | None = None) -> tuple[Floats, Mapping[str, object]]: ...
+    def step(self, action: Floats, /) -> tuple[Floats, float, bool, bool, Mapping[str, object]]: ...
+    def close(self) -> None: ...
+
 
 EnvSource = str | Callable[[], Any]
+"""A task's name, a Gymnasium id, or a function that makes an environment."""
 ADROIT = "sbac/Adroit"
 """How the ids of the environments in `sbac.environments.adroit` begin."""
 
@@ -30,7 +54,9 @@ def open_environment(env_id: str, **options: Any) -> Any:
 def register_own(env_id: str) -> None:
     """Registers this package's environments with Gymnasium when one of their ids is asked for."""
     if env_id.startswith(ADROIT):
-        import sbac.environments.adroit  # noqa: F401  # pyright: ignore[reportUnusedImport]
+        from sbac.environments import adroit
+
+        adroit.register()
 
 
 def no_environment(name: str, error: Exception) -> UserError:
@@ -39,7 +65,7 @@ def no_environment(name: str, error: Exception) -> UserError:
     return UserError(f"environment {name!r}: neither a task nor a Gymnasium id ({reason})")
 
 
-def environment_of(source: EnvSource) -> tuple[str, Callable[[], Any]]:
+def environment_of(source: EnvSource) -> tuple[str, Callable[[], Environment]]:
     """A name and a factory for a task name, a Gymnasium id or a factory."""
     if callable(source):
         return getattr(source, "__name__", "environment"), source
@@ -48,7 +74,7 @@ def environment_of(source: EnvSource) -> tuple[str, Callable[[], Any]]:
     return name, lambda: open_environment(name)
 
 
-def _check_source(source: Any) -> None:
+def _check_source(source: object) -> None:
     if not isinstance(source, str):
         raise UserError(
             f"environment: expected a task's name, a Gymnasium id or a function that makes one, got {type(source)}"
@@ -94,7 +120,7 @@ def check_fits(source: EnvSource, observations: int, actions: int) -> None:
         )
 
 
-def check_spaces(environment: Any, name: str) -> None:
+def check_spaces(environment: Environment, name: str) -> None:
     """Refuses an environment unless its observations are flat and its actions continuous."""
     import gymnasium
 

@@ -27,13 +27,13 @@ class Rung:
     sampled: list[float] = dataclasses.field(default_factory=list[float])
 
     def policy(self) -> dict[str, Floats]:
-        """The arrays as they act."""
+        """The arrays in the precision with which the policy acts."""
         return {k: v.astype(np.float32) for k, v in self.arrays.items()}
 
 
 @dataclasses.dataclass
 class Ladder:
-    """One training run's policies, in the order of their steps. `about` says where it comes from."""
+    """One training run's policies, in the order of their steps. `about` describes the training."""
 
     environment: str
     kind: str
@@ -52,7 +52,7 @@ def ladder_hash(path: Path) -> str:
 
 
 def write_ladders(path: str | Path, ladders: Sequence[Ladder]) -> None:
-    """Several ladders in one file, which holds no time, path or host."""
+    """Writes ladders into one file, which holds no time, path or host."""
     tensors: Arrays = {}
     headers: list[dict[str, Any]] = []
     for i, ladder in enumerate(ladders):

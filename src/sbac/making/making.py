@@ -30,7 +30,7 @@ SIZE = 1_000_000
 REPLAY_SIZES = {"halfcheetah": 200_000, "hopper": 400_000, "walker2d": 300_000}
 MOST_SHARDS, MOST_LANES = 8, 128
 LANE = 2_000
-"""The fewest steps of a lane: it goes on to the end of its last episode, so short lanes overshoot."""
+"""The fewest steps of a lane. A lane finishes its last episode, so short lanes make too many rows."""
 REPLAY_SHARDS, REPLAY_LANES = 2, 8
 """As many lanes as there were in training."""
 

@@ -24,7 +24,7 @@ TICK = 200
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """What a worker is asked for.
+    """A request to a worker.
 
     stages: the rung that acts (None: uniform actions) and the steps every lane takes with it, one after the other
     whole: the episodes under way at the end are finished; otherwise they are cut there as by a time limit

@@ -1,4 +1,4 @@
-"""Trained policies, acting in numpy."""
+"""Trained policies in numpy: they act without JAX."""
 
 from sbac.policy.formulas import FORMULAS, Floats
 from sbac.policy.policy import Policy

@@ -1,4 +1,4 @@
-"""A trained policy in numpy: what a run leaves behind, what acts in an environment, what is written to disk.
+"""A trained policy in numpy: training makes it, environments are stepped with it, and it has a file.
 
 A policy is a formula (`kind`), the arrays it needs, and the scaling between the environment's units and the
 networks'. It loads without JAX, and its file is a safetensors archive, which cannot run code.
@@ -6,6 +6,7 @@ networks'. It loads without JAX, and its file is a safetensors archive, which ca
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,18 @@ from numpy.typing import ArrayLike
 from sbac.errors import UserError
 from sbac.files import read_safetensors, write_safetensors
 from sbac.policy.formulas import FORMULAS, Floats
+from sbac.records import parse
 
 FORMAT = 1
+
+
+@dataclass(frozen=True)
+class PolicyHeader:
+    """The JSON entry in the header of a policy file."""
+
+    format: int
+    kind: str = ""
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 class Policy:
@@ -37,7 +48,7 @@ class Policy:
 
     @property
     def is_finite(self) -> bool:
-        """Whether all its arrays are numbers; those of a training that has diverged are not."""
+        """Whether all numbers in its arrays are finite; after a training that diverged they are not."""
         return all(bool(np.isfinite(array).all()) for array in self.arrays.values())
 
     def __call__(self, observations: ArrayLike) -> Floats:
@@ -86,17 +97,16 @@ class Policy:
         """Reads a policy file."""
         arrays, header = read_safetensors(Path(path), "policy file")
         try:
-            about = json.loads(header.get("sbac", ""))
-        except ValueError:
+            about = parse(PolicyHeader, json.loads(header.get("sbac", "")), str(path))
+        except json.JSONDecodeError:
             raise UserError(f"{path}: not a policy of sbac") from None
-        if not isinstance(about, dict) or about.get("format") != FORMAT:
+        if about.format != FORMAT:
             raise UserError(f"{path}: not a policy of this version of sbac (expected format {FORMAT})")
-        config: dict[str, Any] = about.get("config") or {}
-        missing = {"algorithm", "seed", "label", "grid"} - config.keys()
+        missing = {"algorithm", "seed", "label", "grid"} - about.config.keys()
         if missing:
             raise UserError(f"{path}: a policy without its {sorted(missing)[0]}")
         try:
-            policy = Policy(about["kind"], arrays, config)
+            policy = Policy(about.kind, arrays, about.config)
             policy(np.zeros((1, len(policy.arrays["scale/observation_mean"])), np.float32))
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
