@@ -129,7 +129,7 @@ def write_safetensors(path: Path, arrays: Mapping[str, NDArray[Any]], header: Ma
 
 def read_safetensors(path: Path, expected: str) -> tuple[Arrays, dict[str, str]]:
     """The arrays and the header of a safetensors file; `expected`, such as "policy file", stands in the errors."""
-    from safetensors import SafetensorError, safe_open  # pyright: ignore[reportUnknownVariableType]
+    from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(str(path), framework="numpy") as file:  # pyright: ignore[reportUnknownVariableType]

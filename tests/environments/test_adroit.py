@@ -169,3 +169,19 @@ def test_simulator_arrives_without_its_import_notice():
     code = "import gymnasium, sbac.environments.adroit; gymnasium.make('sbac/AdroitDoor-v1').close()"
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == done.stderr == ""
+
+
+@pytest.mark.parametrize("name", ["door-human-v1", "sbac/AdroitDoor-v1"])
+def test_the_ids_are_registered_when_one_is_asked_for(name):
+    import subprocess
+    import sys
+
+    code = f"""if True:
+        from sbac.environments.opening import check_known, environment_of
+        check_known({name!r})
+        name, make = environment_of({name!r})
+        make().close()
+        print(name)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "sbac/AdroitDoor-v1"
