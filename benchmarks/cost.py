@@ -1,7 +1,7 @@
 """What one step costs by XLA's own count: a guard against slowing down that needs no clock.
 
     python benchmarks/cost.py            # measures, and compares with the committed figures
-    python benchmarks/cost.py --renew    # writes this machine's figures to benchmarks/cost.json; commit them with the change
+    python benchmarks/cost.py --renew    # writes the figures of this machine to benchmarks/cost.json
 
 For a few methods, five runs of Hopper's size with the `quick` networks are compiled for the CPU. The script counts the
 floating-point operations and bytes of the whole compiled program (a loop's body counts once) and the operations that

@@ -200,7 +200,7 @@ def test_what_cannot_be_made(tmp_path: Path) -> None:
 def test_workers_end_with_their_pool() -> None:
     """A worker ends when its requests do."""
     process = subprocess.Popen([sys.executable, "-m", "sbac.making.shards"], stdin=subprocess.PIPE)
-    process.communicate(b"", timeout=60)
+    process.communicate(b"", timeout=300)
     assert process.returncode == 0
 
 

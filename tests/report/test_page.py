@@ -166,7 +166,10 @@ def test_no_cells_no_numbers(tmp_path: Path) -> None:
     assert Outline(out.read_text()).data == {"datasets": [], "series": [], "views": []}
 
 
-def test_results_folder_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_folder_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     write_cell(tmp_path, record())
     markdown = tmp_path / "tables.md"
     assert main(["report", str(tmp_path), "--markdown", str(markdown)]) == 0
