@@ -26,7 +26,7 @@ def columns(n: int = 100) -> dict[str, np.ndarray]:
 
 
 def write(path: Path, **changes: np.ndarray) -> str:
-    np.savez(path, **(columns() | changes))
+    np.savez(path, allow_pickle=False, **(columns() | changes))
     return str(path)
 
 

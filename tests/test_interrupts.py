@@ -171,9 +171,13 @@ def interrupted_when(ready: Callable[[], bool], arguments: list[str], folder: Pa
 def test_ctrl_c_does_not_wait_for_the_evaluations(tmp_path: Path) -> None:
     arguments = ["train", "hopper-demo", "--algorithm", "bc", "--steps", "100000", "--evaluate-every", "20"]
     arguments += ["--episodes", "3", "--hidden", "8", "--out", str(tmp_path / "run")]
-    pending = tmp_path / "run" / "checkpoint" / "pending"
-    interrupted_when(lambda: len(list(pending.glob("*"))) > 20, arguments, tmp_path, stuck_from=0)
-    assert (tmp_path / "mark").exists() and len(list(pending.glob("*"))) > 20
+    pending, mark = tmp_path / "run" / "checkpoint" / "pending", tmp_path / "mark"
+
+    def many_are_pending() -> bool:
+        return mark.exists() and len(list(pending.glob("*"))) > 20
+
+    interrupted_when(many_are_pending, arguments, tmp_path, stuck_from=0)
+    assert many_are_pending()
     assert json.loads((tmp_path / "run" / "config.json").read_text())["algorithm"] == "bc"
 
 

@@ -4,6 +4,7 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,7 +102,7 @@ def test_a_page_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     rng = np.random.default_rng(0)
     ends = np.zeros(200, bool)
     ends[19::20] = True
-    columns = {"observations": rng.normal(size=(200, 3)), "actions": rng.uniform(-1, 1, (200, 2))}
+    columns: dict[str, Any] = {"observations": rng.normal(size=(200, 3)), "actions": rng.uniform(-1, 1, (200, 2))}
     columns |= {"rewards": rng.normal(size=200), "terminals": ends}
     sbac.Dataset(**columns).save("log.npz")
     options = {"seeds": 2, "steps": 20, "hidden": [8], "batch_size": 8, "evaluate": False}
