@@ -86,7 +86,7 @@ def test_a_kill_while_a_run_is_set_aside_loses_nothing(
     (run / ".replaced").mkdir()
     for name in moved:
         (run / name).rename(run / ".replaced" / name)
-    options = TINY | ({flag: True} if flag else {})
+    options: dict[str, Any] = TINY | ({flag: True} if flag else {})
     with pytest.raises(UserError):
         sbac.train(log(episode=1), "td3-bc", out=run, **options)
     assert contents(run) == contents(finished)
