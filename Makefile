@@ -2,28 +2,30 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+CODE := src tests benchmarks studies examples
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-slow lint types format docs bench bench-speed results wheel lock clean
+.PHONY: demo test test-slow lint format docs bench bench-speed results wheel lock clean
 
 demo: $(READY)  ## learn from the embedded dataset, print a table, draw a learning curve
 	$(BIN)/python examples/demo.py
 
-test: $(READY)  ## lint and all tests but the slow ones
-	$(BIN)/ruff check src tests benchmarks studies examples
+test: lint  ## lint, then all tests but the slow ones
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 test-slow: $(READY)  ## the slow tests
 	$(BIN)/python -m pytest -m slow -n auto --dist worksteal
 
-lint: $(READY)  ## style and types
-	$(BIN)/ruff check src tests benchmarks studies examples
-	$(BIN)/ruff format --check src tests benchmarks studies examples
+lint: $(READY)  ## style, types of the package (strict) and of everything else (basic), direction of imports
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/pyright
+	$(BIN)/pyright -p tests/pyrightconfig.json
+	$(BIN)/lint-imports
 
 format: $(READY)
-	$(BIN)/ruff check --fix src tests benchmarks studies examples
-	$(BIN)/ruff format src tests benchmarks studies examples
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
 
 docs: $(READY)  ## the documentation, into site/
 	$(PIP) install --quiet -r requirements-docs.lock

@@ -51,7 +51,7 @@ def ask(peer: str, task: str, name: str, settings: dict[str, Any], arrays: Array
     """Runs the d3rlpy side on these arrays."""
     with tempfile.TemporaryDirectory() as folder:
         source, destination = Path(folder, "in.npz"), Path(folder, "out.npz")
-        np.savez(source, job=np.asarray(json.dumps([name, settings])), **arrays)
+        np.savez(source, allow_pickle=False, job=np.asarray(json.dumps([name, settings])), **arrays)
         script = Path(__file__).with_name("d3rlpy_peer.py")
         alone = {**os.environ, "OMP_NUM_THREADS": "1"}  # networks this small are slower on two
         quiet = subprocess.run([peer, script, task, source, destination], capture_output=True, text=True, env=alone)
@@ -284,7 +284,7 @@ def compare_scores(peer: str, data: str, task: str, steps: int, seeds: int, epis
             weights |= {"scale/action_low": low, "scale/action_high": high}
             policies["d3rlpy"].append(Policy("deterministic", weights, {}))
         results = {
-            side: np.asarray([np.mean(sbac.evaluate(p, task, episodes=episodes, seed=0).scores) for p in made])
+            side: np.asarray([sbac.evaluate(p, task, episodes=episodes, seed=0).score for p in made], float)
             for side, made in policies.items()
         }
         for side, scores in results.items():

@@ -1,12 +1,13 @@
 """What one step costs by XLA's own count: a guard against slowing down that needs no clock.
 
-    python benchmarks/cost.py            # measured beside the committed figures
-    python benchmarks/cost.py --renew    # writes benchmarks/cost.json, to be committed with the change that explains it
+    python benchmarks/cost.py            # measures, and compares with the committed figures
+    python benchmarks/cost.py --renew    # writes the figures of this machine to benchmarks/cost.json
 
-For a few methods, five runs of Hopper's size with the `quick` networks are compiled for the CPU. Counted are the
+For a few methods, five runs of Hopper's size with the `quick` networks are compiled for the CPU. The script counts the
 floating-point operations and bytes of the whole compiled program (a loop's body counts once) and the operations that
-are launched one by one in the step's loop, all divided by the steps that the loop's body writes out. The counts belong
-to one version of jax; under another there is nothing to compare with.
+are launched one by one in the step's loop, all divided by the steps that the loop's body writes out. The counts depend
+on the architecture and on jax's minor version, so benchmarks/cost.json holds figures for each pair; `--renew` replaces
+those of the present pair and keeps the others.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import json
 import platform
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,14 @@ def operations(text: str) -> int:
     return max(counts)
 
 
-def environment() -> dict[str, str]:
-    """What the counts belong to."""
-    return {"jax": jax.__version__, "machine": platform.machine()}
+def place() -> str:
+    """What the counts depend on: the architecture and jax's minor version, as a key of cost.json."""
+    return f"{platform.machine()}, jax {'.'.join(jax.__version__.split('.')[:2])}"
+
+
+def read_committed(path: Path = COMMITTED) -> dict[str, dict[str, Any]]:
+    """Place, method, phase, figure."""
+    return json.loads(path.read_text())
 
 
 def exceeded(measured: Mapping[str, Any], committed: Mapping[str, Any]) -> list[str]:
@@ -77,20 +83,24 @@ def exceeded(measured: Mapping[str, Any], committed: Mapping[str, Any]) -> list[
     ]
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None, path: Path = COMMITTED) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--renew", action="store_true")
+    parser.add_argument("--renew", action="store_true", help="write the figures of this architecture and jax version")
     parser.add_argument("--methods", nargs="+", default=METHODS)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     jax.config.update("jax_platforms", "cpu")
     measured = {method: measure(method) for method in options.methods}
     for method, phases in measured.items():
         for phase, figures in phases.items():
             print(f"{method:12} {phase:10} " + "  ".join(f"{name} {value:12,.0f}" for name, value in figures.items()))
+    committed = read_committed(path)
     if options.renew:
-        COMMITTED.write_text(json.dumps({"environment": environment(), "costs": measured}, indent=1) + "\n")
+        renewed = committed | {place(): committed.get(place(), {}) | measured}
+        path.write_text(json.dumps(dict(sorted(renewed.items())), indent=1) + "\n")
+    elif place() in committed:
+        print("\n".join(exceeded(measured, committed[place()])) or f"all as committed for {place()}")
     else:
-        print("\n".join(exceeded(measured, json.loads(COMMITTED.read_text())["costs"])) or "all as committed")
+        print(f"no figures for {place()} in {path.name}; --renew writes them")
 
 
 if __name__ == "__main__":

@@ -165,7 +165,7 @@ def peer_rates(peer: str, data: Dataset, hidden: Sequence[int], steps: int) -> I
     for name in PEERS:
         with tempfile.TemporaryDirectory() as folder:
             source, destination = Path(folder, "in.npz"), Path(folder, "out.npz")
-            np.savez(source, job=np.asarray(json.dumps([name, settings])), **arrays)
+            np.savez(source, allow_pickle=False, job=np.asarray(json.dumps([name, settings])), **arrays)
             done = subprocess.run([peer, script, "speed", source, destination], capture_output=True, text=True)
             if done.returncode:
                 raise SystemExit(f"error: {peer} failed: {done.stderr.strip().splitlines()[-1]}")

@@ -114,7 +114,7 @@ POSITIONS, FORCES = np.linspace(-3, 3, 41), np.linspace(-2, 2, 31)
 GAINS, OFFSETS = np.linspace(-1, 2.5, 71), np.linspace(-0.5, 0.5, 11)
 
 
-def on_grid(mean: np.ndarray, std: float, grid: np.ndarray) -> np.ndarray:
+def on_grid(mean: np.ndarray | float, std: float, grid: np.ndarray) -> np.ndarray:
     """A Gaussian around each mean, as probabilities of the grid's points (the ends take what lies beyond)."""
     edges = np.r_[-np.inf, (grid[1:] + grid[:-1]) / 2, np.inf]
     return np.diff(norm.cdf((edges - np.asarray(mean)[..., None]) / std), axis=-1)

@@ -62,7 +62,7 @@ def closed_form_error() -> dict[str, float]:
         std_mu, std_pi = (std_on(FORCES, x) for x in (worlds.mu[:, middle], policy))
         for k, m in np.ndindex(std_pi.shape):
             alpha = ALPHAS[k] * advantage_scale(worlds)[m]
-            expected = gaussian_step(0.0, std_mu[m], 0.0, curvature[m], 1.0, alpha, 1.0)[1]
+            expected = gaussian_step(0.0, float(std_mu[m]), 0.0, float(curvature[m]), 1.0, float(alpha), 1.0)[1]
             inside = policy[k, m, [0, -1]].sum() < 1e-4  # the grid does not cut pi off
             if inside and expected > FORCES[1] - FORCES[0]:  # nor is it coarser than pi
                 ratios.append(std_pi[k, m] / std_mu[m])
@@ -222,7 +222,7 @@ def learned(worlds: Worlds, counts: np.ndarray, found_mu: np.ndarray, strength: 
     for _ in range(OWN_ROUNDS):
         found_own = fitted(worlds, counts, following(counts, own))
         last, own = own, tilted(worlds.mu, found_own, alpha)
-    many = Worlds(*(np.repeat(getattr(worlds, name), LOGS, 0) for name in FIELDS), worlds.discount)
+    many = Worlds(*(np.repeat(getattr(worlds, name), LOGS, 0) for name in FIELDS), discount=worlds.discount)
     once_error, once_bias = errors(worlds, found_mu, true_q(worlds), once)
     own_error, own_bias = errors(worlds, found_own, many.values(last)[1], last)
     low, high = worlds.returns(worlds.mu), worlds.best_returns()
@@ -240,7 +240,9 @@ FIELDS = ("transitions", "termination", "rewards", "initial", "mu", "data")
 
 
 def singles(worlds: Worlds, count: int) -> list[Worlds]:
-    return [Worlds(*(getattr(worlds, name)[m : m + 1] for name in FIELDS), worlds.discount) for m in range(count)]
+    return [
+        Worlds(*(getattr(worlds, name)[m : m + 1] for name in FIELDS), discount=worlds.discount) for m in range(count)
+    ]
 
 
 def estimation(discount: float) -> dict[int, dict[str, Cell]]:

@@ -383,7 +383,7 @@ def demo(options: argparse.Namespace) -> None:
     file = io.BytesIO()
     np.savez_compressed(file, allow_pickle=False, **columns, **{k: np.array(v) for k, v in about.items()})
     write_atomic(options.out, file.getvalue())
-    data = Dataset(**columns)
+    data = Dataset(*(columns[name] for name in ("observations", "actions", "rewards", "terminals", "timeouts")))
     scores = 100 * (data.returns - task.lowest) / (task.highest - task.lowest)
     print(f"{options.out}: {options.out.stat().st_size / 1e6:.1f} MB, {data}, score {scores.mean():.1f}")
     print("deciles of the episodes' scores", np.percentile(scores, range(0, 101, 10)).round(1).tolist())

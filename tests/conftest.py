@@ -1,14 +1,39 @@
-"""Compiled programs are kept for the length of a test session: many tests train the same shapes."""
+"""What every test process shares: the CPU, one cache of compiled programs, this checkout, no deadlines.
 
+Many tests train the same shapes, so compiled programs are kept for the length of a test session. The environment
+carries the settings to xdist's workers and to the processes that tests start. A cache that is set already is used as it
+is: `JAX_COMPILATION_CACHE_DIR=.pytest_cache/xla make test` keeps it for the next session.
+"""
+
+import os
+import shutil
 import tempfile
+from pathlib import Path
 
+import hypothesis
 import jax
 import pytest
 
+SOURCES = str(Path(__file__).parents[1] / "src")
+SECONDS = 0.1
+"""A program that compiles faster is not worth a file."""
 
-@pytest.fixture(scope="session", autouse=True)
-def compilation_cache() -> object:
-    with tempfile.TemporaryDirectory() as folder:
-        jax.config.update("jax_compilation_cache_dir", folder)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-        yield folder
+
+def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", str(SECONDS))
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # in xdist's workers it is there
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder = tempfile.mkdtemp(prefix="sbac-tests-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    jax.config.update("jax_platforms", os.environ["JAX_PLATFORMS"])
+    jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", SECONDS)
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([SOURCES, *map(os.path.abspath, paths)]))
+
+
+# A loaded machine is no reason to fail.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")

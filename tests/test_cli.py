@@ -1,5 +1,6 @@
 """Bad input: one line on stderr, exit code 2, nothing half-written, nothing lost."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ def columns(n: int = 100) -> dict[str, np.ndarray]:
 
 
 def write(path: Path, **changes: np.ndarray) -> str:
-    np.savez(path, **(columns() | changes))
+    np.savez(path, allow_pickle=False, **(columns() | changes))
     return str(path)
 
 
@@ -167,7 +168,9 @@ from sbac.cli import main
 resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
 sys.exit(main(["train", {data!r}, "--algorithm", "bc", "--steps", "10", "--out", {str(run)!r}]))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    environment["HOME"] = str(tmp_path)  # the package's own cache of compiled programs is there, and cannot grow either
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
     assert str(run) in done.stderr and "cannot be written" in done.stderr

@@ -80,7 +80,7 @@ def gains() -> tuple[Floats, list[Floats]]:
     for _ in range(HORIZON):
         gain = np.linalg.solve(ACTION_COST + B.T @ cost @ B, B.T @ cost @ A)
         cost = STATE_COST + A.T @ cost @ (A - B @ gain)
-        feedback.append(gain)
+        feedback.append(np.asarray(gain, np.float64))
     return cost, feedback[::-1]
 
 

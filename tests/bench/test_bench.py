@@ -5,6 +5,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,9 +52,14 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def cells(log: str, **changes: object) -> list[Cell]:
+def cells(log: str, **changes: Any) -> list[Cell]:
     options = {"batch_size": 8, "hidden": [8], "learning_rate": [1e-3, 1e-2]}
-    arguments = {"seeds": 2, "length": [40], "grids": {"bc": options}, "environment": "Pendulum-v1"} | changes
+    arguments: dict[str, Any] = {
+        "seeds": 2,
+        "length": [40],
+        "grids": {"bc": options},
+        "environment": "Pendulum-v1",
+    } | changes
     return plan([log], ["bc"], **arguments)
 
 
@@ -138,7 +144,9 @@ def test_data_is_known_by_its_hash_and_made_data_by_what_it_was_made_from(tmp_pa
     columns = {name: getattr(make_data(), name) for name in ("observations", "actions", "rewards", "terminals")}
     about = {"name": "hopper-medium-made", "kind": "made", "task": "hopper-medium-made", "identity": made}
     columns["actions"] = columns["actions"] / 2
-    np.savez(tmp_path / "hopper-medium-made.npz", **columns, **{k: np.array(v) for k, v in about.items()})
+    np.savez(
+        tmp_path / "hopper-medium-made.npz", allow_pickle=False, **columns, **{k: np.array(v) for k, v in about.items()}
+    )
     data = sbac.load("hopper-medium-made")
     assert finding.data_identity(Cell("hopper-medium-made", "bc"), data) == made
     assert finding.data_identity(Cell("log", "bc"), make_data()) == make_data().hash

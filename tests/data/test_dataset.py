@@ -85,7 +85,7 @@ def test_actions_a_hair_outside_are_clipped(plain):
 def test_bounds_may_differ_per_action(plain):
     plain["actions"] = plain["actions"] * [2.0, 30.0]
     data = Dataset(**plain, action_low=[-2, -30], action_high=[2, 30])
-    np.testing.assert_array_equal(data.action_high, np.float32([2, 30]))
+    np.testing.assert_array_equal(data.action_high, np.array([2, 30], np.float32))
     with pytest.raises(UserError, match=r"actions: row \d+ is .* in feature 1"):
         Dataset(**plain, action_low=-2, action_high=2)
 

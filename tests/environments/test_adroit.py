@@ -1,6 +1,7 @@
 """The Adroit rewards against what D4RL and the demonstrations' authors recorded."""
 
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -103,12 +104,16 @@ def test_door_replays_minari_with_the_sign_of_one_term_turned():
     with h5py.File(MINARI) as file:
         for number in range(8):
             episode, state = file[f"episode_{number}"], "options/initial_state_dict/"
+            assert isinstance(episode, h5py.Group)
+            observations, actions, recorded = (
+                np.asarray(episode[name]) for name in ("observations", "actions", "rewards")
+            )
             names = ("qpos", "qvel", "door_body_pos")
             start = {name: np.asarray(episode.attrs[state + name], np.float64) for name in names}
             env.reset(seed=0, options={"initial_state_dict": start})
-            rewards = np.array([env.step(action)[1] for action in episode["actions"][()]])
-            palm_to_handle = np.linalg.norm(episode["observations"][1:, 35:38], axis=1)
-            np.testing.assert_allclose(rewards, episode["rewards"][()] - 0.2 * palm_to_handle, atol=1e-3)
+            rewards = np.array([env.step(action)[1] for action in actions])
+            palm_to_handle = np.linalg.norm(observations[1:, 35:38], axis=1)
+            np.testing.assert_allclose(rewards, recorded - 0.2 * palm_to_handle, atol=1e-3)
     env.close()
 
 
@@ -137,16 +142,17 @@ def random_returns(task, episodes):
 
 def test_pen_ends_when_it_is_dropped_and_at_100_steps():
     env = open_environment(TASKS["pen-human-v1"].env_id)
+    hand: Any = env.unwrapped
     ends = set()
     for size in (0.0, 1.0):
         env.reset(seed=0)
         env.action_space.seed(0)
         for step in range(1, 101):
             _, reward, terminated, truncated, _ = env.step(size * env.action_space.sample())
-            dropped = env.unwrapped.data.xpos[env.unwrapped.obj_body_id][2] < 0.075
+            dropped = hand.data.xpos[hand.obj_body_id][2] < 0.075
             assert terminated == dropped and truncated == (step == 100)
             if terminated:
-                assert reward < -3.0
+                assert float(reward) < -3.0
                 break
         ends.add("dropped" if terminated else "held")
     env.close()

@@ -4,6 +4,7 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,7 +102,7 @@ def test_a_page_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     rng = np.random.default_rng(0)
     ends = np.zeros(200, bool)
     ends[19::20] = True
-    columns = {"observations": rng.normal(size=(200, 3)), "actions": rng.uniform(-1, 1, (200, 2))}
+    columns: dict[str, Any] = {"observations": rng.normal(size=(200, 3)), "actions": rng.uniform(-1, 1, (200, 2))}
     columns |= {"rewards": rng.normal(size=200), "terminals": ends}
     sbac.Dataset(**columns).save("log.npz")
     options = {"seeds": 2, "steps": 20, "hidden": [8], "batch_size": 8, "evaluate": False}
@@ -166,7 +167,10 @@ def test_no_cells_no_numbers(tmp_path: Path) -> None:
     assert Outline(out.read_text()).data == {"datasets": [], "series": [], "views": []}
 
 
-def test_results_folder_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_folder_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     write_cell(tmp_path, record())
     markdown = tmp_path / "tables.md"
     assert main(["report", str(tmp_path), "--markdown", str(markdown)]) == 0

@@ -24,7 +24,7 @@ def test_small_means_are_not_divided_by() -> None:
 
 def test_over_seeds() -> None:
     found = worst_episode([[100, 50, 150], [10, 10, 10], [0.1, -0.1, 0.0]], smallest=1.0)
-    assert found == Stability(percent=pytest.approx(-25.0), counted=2, seeds=3)
+    assert (found.percent, found.counted, found.seeds) == (pytest.approx(-25.0), 2, 3)
     assert worst_episode([[0.0, 0.0]]) == Stability(None, 0, 1)
 
 

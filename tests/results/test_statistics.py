@@ -100,7 +100,7 @@ def test_interval_agrees_with_scipys_bootstrap() -> None:
         return scipy.stats.trim_mean(x, 0.25, axis=axis)
 
     theirs = scipy.stats.bootstrap(
-        (values,), statistic, method="percentile", n_resamples=20_000, random_state=np.random.default_rng(0)
+        (values,), statistic, method="percentile", n_resamples=20_000, rng=np.random.default_rng(0)
     ).confidence_interval
     ours = interval([values], resamples=20_000)
     spread = theirs.high - theirs.low
@@ -116,7 +116,7 @@ def test_stratified_interval_agrees_with_scipys_bootstrap_of_several_samples() -
         return interquartile_mean([np.moveaxis(s, axis, -1) for s in samples])
 
     theirs = scipy.stats.bootstrap(
-        tasks, statistic, method="percentile", n_resamples=20_000, random_state=np.random.default_rng(0)
+        tasks, statistic, method="percentile", n_resamples=20_000, rng=np.random.default_rng(0)
     ).confidence_interval
     ours = interval(tasks, resamples=20_000)
     spread = theirs.high - theirs.low

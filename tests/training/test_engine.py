@@ -1,5 +1,7 @@
 """The engine: a grid equals its runs alone, phases run once per distinct value, batches come from the right rows."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -189,6 +191,7 @@ def test_the_precision_of_a_launch_reaches_its_networks() -> None:
 def test_a_name_that_does_not_exist_is_refused_before_anything_is_written(
     name: str, field: str, word: str, nearest: str, tmp_path
 ) -> None:
+    options: dict[str, Any] = {field: word}
     with pytest.raises(sbac.UserError, match=f"unknown {field} '{word}'.*{nearest}"):
-        sbac.train(make_data(), name, out=tmp_path / "run", **{field: word})
+        sbac.train(make_data(), name, out=tmp_path / "run", **options)
     assert not (tmp_path / "run").exists()

@@ -30,7 +30,7 @@ class Worlds:
     @classmethod
     def stack(cls, mdps: Sequence[TabularMDP], discount: float) -> "Worlds":
         names = ("transitions", "termination", "rewards", "initial", "mu", "data")
-        return cls(*(np.stack([getattr(mdp, name) for mdp in mdps]) for name in names), discount)
+        return cls(*(np.stack([getattr(mdp, name) for mdp in mdps]) for name in names), discount=discount)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -194,7 +194,9 @@ def improve(
     iterations: int = 60,
 ) -> Found:
     """Alternates policy step and exact w with shrinking damping, from w = 1: Algorithm 1's second loop in the limit."""
-    w = np.ones((*alpha.shape, worlds.shape[1]))
+    assert iterations > 0
+    policy, ratio = np.empty(0), np.empty(0)
+    used = w = np.ones((*alpha.shape, worlds.shape[1]))
     moves = weighting != "none" or critic_weighted
     for i in range(iterations if moves else 1):
         policy = policy_step(worlds, critic(w), w, alpha, weighting=weighting, entropy=entropy, maximise=maximise)

@@ -223,12 +223,13 @@ def log_mixture(x: np.ndarray, means: np.ndarray, covariances: np.ndarray, share
         z = np.linalg.solve(factor, (x - mean).T)
         constant = np.log(np.diag(factor)).sum() + 0.5 * len(mean) * np.log(2 * np.pi)
         logs.append(np.log(share) - constant - 0.5 * (z**2).sum(0))
-    return logsumexp(logs, axis=0)
+    return np.asarray(logsumexp(logs, axis=0))
 
 
 def effective_size(log_weights: np.ndarray) -> float:
     """(E w)^2 / E w^2: the share of the sample that carries the weight."""
-    return float(np.exp(2 * logsumexp(log_weights) - logsumexp(2 * log_weights)) / len(log_weights))
+    total, squares = (np.asarray(logsumexp(scale * log_weights)) for scale in (1, 2))
+    return float(np.exp(2 * total - squares) / len(log_weights))
 
 
 def correlation(log_w: np.ndarray, truth: np.ndarray) -> float:

@@ -14,7 +14,7 @@ from truth.problems import LinearGaussian, correlation, effective_size, skill
 SMALL = LinearGaussian.random(2, 2, 1, shift=0.8, control=0.2186)
 HEAVY = LinearGaussian.random(0, 4, 2, shift=1.8, control=0.2268)  # beta's effective sample size is below 1 %
 NARROW = LinearGaussian.random(0, 8, 3, shift=0.7, control=0.3369, std_ratio=0.1)  # pi's std a tenth of mu's
-QUICK = {"steps": 2_000, "learning_rate": 1e-3}
+QUICK: dict[str, Any] = {"steps": 2_000, "learning_rate": 1e-3}
 
 
 def estimate(
