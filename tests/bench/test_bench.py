@@ -206,18 +206,18 @@ def test_stopped_anywhere_it_continues(
     log: str, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped in training, then before the final episodes, the cell is that of an unbroken bench."""
-    from sbac.training.launch import Part
+    from sbac.training.writer import Writer
 
     bench = Bench(cells(log), tmp_path, PROTOCOL, workers=1)
-    log_row = Part.log
+    log_row = Writer.log
 
-    def stop(self: Part, phase: int, step: int, metrics: Mapping[str, np.ndarray]) -> None:
+    def stop(self: Writer, phase: int, step: int, metrics: Mapping[str, np.ndarray]) -> None:
         log_row(self, phase, step, metrics)
         if step >= 20:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Part, "log", stop)
+        patch.setattr(Writer, "log", stop)
         with pytest.raises(KeyboardInterrupt):
             bench.run()
     assert "started" in bench.status.view() and not read_cells(tmp_path)

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sbac import files, interrupts
 from sbac.bench.code import code_version
@@ -29,7 +29,6 @@ from sbac.text import phases_text
 if TYPE_CHECKING:
     from sbac.data import Dataset
     from sbac.runs import Run
-    from sbac.training.launch import Launch
 
 Trained = list[tuple[Cell, CellRecord]]
 Waiting = list[tuple[Cell, Future[CellRecord]]]
@@ -195,8 +194,9 @@ class Bench:
         )
 
     def _runs(self, group: Sequence[Located]) -> "list[Run]":
-        from sbac.training.together import train_together
-        from sbac.training.train import prepare
+        from sbac.training.launch import Launch
+        from sbac.training.loop import train_launches
+        from sbac.training.request import OfflineRequest
 
         if group[0].data is None:
             return [self._online_run(group[0])]
@@ -207,40 +207,44 @@ class Bench:
             launches: list[Launch] = []
             for at in group:
                 assert at.data is not None
-                launch = prepare(
-                    at.data,
-                    at.cell.algorithm,
-                    at.folder,
-                    steps=None if at.cell.length is None else list(at.cell.length),
+                request = OfflineRequest(
+                    data=at.data,
+                    algorithm=at.cell.algorithm,
+                    folder=at.folder,
+                    seeds=at.cell.seeds,
+                    preset=at.cell.preset,
+                    steps=at.cell.length,
+                    options=at.cell.settings,
                     environment=at.cell.environment,
+                    episodes=self.protocol.episodes,
+                    evaluation_seed=self.protocol.seed,
                     evaluate_at=self.protocol.schedule(at.steps[-1]),
                     resume=True,
-                    **self._options(at.cell),
                 )
-                stack.callback(launch.opened.close)
-                launches.append(launch)
-            return train_together(launches, workers=self.workers, checkpoint_seconds=30.0, progress=None)
+                launches.append(Launch.open(request))
+                stack.callback(launches[-1].opened.close)
+            return train_launches(launches, workers=self.workers)
 
     def _online_run(self, at: Located) -> "Run":
-        from sbac.training.online.train import train_online
+        from sbac.training.online.request import OnlineRequest
+        from sbac.training.online.train import train_in_environment
 
-        cell = at.cell
-        assert cell.environment is not None
+        assert at.cell.environment is not None
         schedule = self.protocol.schedule(at.steps[-1])
-        return train_online(
-            cell.environment,
-            cell.algorithm,
-            steps=None if cell.length is None else cell.length[0],
+        request = OnlineRequest(
+            environment=at.cell.environment,
+            algorithm=at.cell.algorithm,
+            folder=at.folder,
+            seeds=at.cell.seeds,
+            preset=at.cell.preset,
+            steps=at.cell.length,
+            options=at.cell.settings,
+            episodes=self.protocol.episodes,
+            evaluation_seed=self.protocol.seed,
             evaluate_every=schedule[-1] - schedule[-2] if len(schedule) > 1 else None,
-            workers=self.workers,
-            out=at.folder,
             overwrite=True,
-            **self._options(cell),
         )
-
-    def _options(self, cell: Cell) -> dict[str, Any]:
-        watched = {"episodes": self.protocol.episodes, "evaluation_seed": self.protocol.seed}
-        return {"seeds": list(cell.seeds), "preset": cell.preset, **watched, **cell.settings}
+        return train_in_environment(request, workers=self.workers)
 
     def _time_left(self) -> str:
         """How long the rest may take, if it takes as long as what this bench has trained so far."""
