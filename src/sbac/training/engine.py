@@ -5,7 +5,6 @@ record per chunk. The step counter is shared by all runs; a run's keys come from
 chunk can start anywhere and a resumed run repeats the same bits.
 """
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Phase, Spec, Step
-from sbac.config import is_per_run
+from sbac.config import fields_of, values_of
 from sbac.nn import precision
 from sbac.training.grid import Member, Recorder, stack
 from sbac.training.table import Table, draw
@@ -73,8 +72,8 @@ class Program:
 
     def distinguishing(self, phase: int) -> set[str]:
         """The config fields a phase's outcome depends on: those shared by the group, and the per-run ones it read."""
-        fields = dataclasses.fields(self.runs[0].config)
-        return {f.name for f in fields if not is_per_run(f)} | self._reads[phase]
+        fields = fields_of(type(self.runs[0].config))
+        return {name for name, f in fields.items() if not f.spec.per_run} | self._reads[phase]
 
     def inputs(self, phase: int, finals: Mapping[str, Tree]) -> Inputs:
         members = self.members(phase)
@@ -241,7 +240,10 @@ def fields_read(algorithm: Algorithm, run: Member, table: Table, spec: Spec) -> 
 
 def distinct_runs(runs: Sequence[Member], reads: set[str]) -> list[int]:
     """Which distinct training each run belongs to: that of its dataset, its seed and its values of the fields read."""
-    values = [(run.dataset, run.seed, *(getattr(run.config, name) for name in sorted(reads))) for run in runs]
+    settings = [values_of(run.config) for run in runs]
+    values = [
+        (run.dataset, run.seed, *(own[name] for name in sorted(reads))) for run, own in zip(runs, settings, strict=True)
+    ]
     order = {value: i for i, value in enumerate(dict.fromkeys(values))}
     return [order[value] for value in values]
 
