@@ -17,7 +17,6 @@ Nothing else walks over the fields of a config: `fields_of`, `values_of` and `ch
 import dataclasses
 import functools
 import inspect
-import math
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -62,14 +61,14 @@ class Range:
 
     def __str__(self) -> str:
         if self.at_least is not None and self.at_most is not None:
-            return f"from {self.at_least:g} to {self.at_most:g}"
+            return f"from {self.at_least:.10g} to {self.at_most:.10g}"
         bounds = {
             "of at least": self.at_least,
             "above": self.above,
             "at most": self.at_most,
             "below": self.below,
         }
-        return " and ".join(f"{words} {bound:g}" for words, bound in bounds.items() if bound is not None)
+        return " and ".join(f"{words} {bound:.10g}" for words, bound in bounds.items() if bound is not None)
 
 
 @dataclass(frozen=True)

@@ -39,10 +39,10 @@ class RatioConfig(Options):
     estimator: Literal["default", Estimator] = shared(
         "default", "What solves it; default: the classifier, and for the printed form its own loss."
     )
-    hidden: tuple[int, ...] = layers((256, 256, 256))
+    hidden: tuple[int, ...] = layers((256, 256, 256), "Units of each hidden layer of w.")
     learning_rate: float = rate(1e-4, "Learning rate of w.")
     target_rate: float = polyak_rate(
-        0.005, "Of the copy that is bootstrapped from and used; rate * steps must be well above 1 / (1 - gamma)."
+        0.005, "Polyak rate of the copy that is used; rate * steps must be well above 1 / (1 - gamma)."
     )
     discount: float = per_run(0.99, "gamma of d^pi.", at_least=0, below=1)
     log_w_clip: float = per_run(
@@ -60,7 +60,7 @@ class RatioConfig(Options):
     )
     kernel: Literal["gaussian", "laplacian"] = shared("gaussian", "Of the mmd and of the printed form.")
     bandwidth: float = per_run(
-        0.0, "Length scale of the kernel and of lstd's features; 0: the median distance between states.", at_least=0
+        0.0, "Length scale of the kernel; 0: the median distance between states of the data.", at_least=0
     )
     bandwidth_states: int = shared(1_000, "How many states the median is taken over.", at_least=2)
     pairs: Literal["distinct", "all"] = shared(
@@ -75,6 +75,9 @@ class FitConfig(RatioConfig):
     steps: int = shared(5_000, "Gradient steps.", at_least=1)
     batch_size: int = shared(256, "Rows drawn for a step.", at_least=1)
     decay: bool = shared(False, "Whether the rate falls to 0 along half a cosine: steadier where beta is heavy.")
+    bandwidth: float = per_run(
+        0.0, "Length scale of the kernel and of lstd's features; 0: the median distance between states.", at_least=0
+    )
     features: int = shared(256, "Random Fourier features of lstd.", at_least=1)
     ridge: float = per_run(0.03, "Ridge of lstd, relative to the mean square of a feature.", at_least=0)
 

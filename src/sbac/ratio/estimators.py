@@ -30,7 +30,8 @@ def method(config: RatioConfig) -> str:
     if config.form == "printed":
         if config.estimator not in ("default", "mmd"):
             raise UserError(
-                f"estimator {config.estimator!r} of the ratio: the printed form is a loss of its own; leave it at 'default'"
+                f"estimator {config.estimator!r} of the ratio: the printed form is a loss of its own; "
+                "leave the estimator at 'default'"
             )
         return "printed"
     return "classifier" if config.estimator == "default" else config.estimator
