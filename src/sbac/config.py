@@ -17,10 +17,9 @@ Nothing else walks over the fields of a config: `fields_of`, `values_of` and `ch
 import dataclasses
 import functools
 import inspect
-import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeVar, dataclass_transform, get_args, get_origin
+from typing import Any, Literal, Self, TypeGuard, TypeVar, dataclass_transform, get_args, get_origin
 
 import jax
 import numpy as np
@@ -174,6 +173,10 @@ def _spec(f: "dataclasses.Field[Any]") -> Spec:
     return f.metadata["spec"]
 
 
+def _default(f: "dataclasses.Field[Any]") -> Any:
+    return f.default
+
+
 def _check(cls: type[Options], f: "dataclasses.Field[Any]") -> None:
     """Refuses a field that does not say what it is."""
     where = f"{cls.__name__}.{f.name}"
@@ -193,7 +196,7 @@ def _check(cls: type[Options], f: "dataclasses.Field[Any]") -> None:
     if f.type not in (float, int, bool, tuple[int, ...]) and get_origin(f.type) is not Literal:
         raise TypeError(f"{where}: annotation {f.type}; expected float, int, bool, tuple[int, ...] or a Literal")
     try:
-        Field(f.name, (f.name,), f.type, f.default, spec).convert(f.default)
+        Field(f.name, (f.name,), f.type, _default(f), spec).convert(f.default)
     except UserError as error:
         raise TypeError(f"{where}: its default is not one that it allows: {error}") from None
 
@@ -233,9 +236,7 @@ class Field:
 
     def is_grid(self, value: Any) -> bool:
         """Whether the value is a list of values, each for runs of its own."""
-        if not isinstance(value, list | tuple | np.ndarray):
-            return False
-        return not self.is_tuple or any(isinstance(item, list | tuple) for item in _items(value))
+        return _is_list(value) and (not self.is_tuple or any(_is_list(item) for item in value))
 
     def convert(self, value: Any) -> Value:
         """The value in the field's type, from Python or from the command line's text, if it is in the range."""
@@ -247,7 +248,7 @@ class Field:
             if self.annotation is bool:
                 return _truth(value)
             if self.is_tuple:
-                whole = tuple(_whole(item) for item in _items(value))
+                whole = tuple(_whole(item) for item in (value if _is_list(value) else [value]))
                 return self._checked(value, whole, whole)
             number = _whole(value) if self.annotation is int else _finite(value)
             return self._checked(value, number, (number,))
@@ -260,16 +261,15 @@ class Field:
         return converted
 
 
-def _items(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple | np.ndarray) else [value]
+def _is_list(value: object) -> TypeGuard[Iterable[Any]]:
+    return isinstance(value, list | tuple | np.ndarray)
 
 
 def _whole(value: Any) -> int:
-    if isinstance(value, str):
-        return int(value)
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return int(value)
-    return operator.index(value)
+    number = int(value)
+    if not isinstance(value, str) and number != value:
+        raise ValueError(value)
+    return number
 
 
 def _finite(value: Any) -> float:
@@ -299,10 +299,11 @@ def fields_of(config: type[Options]) -> Mapping[str, Field]:
     for f in dataclasses.fields(config):
         spec = _spec(f)
         if spec.prefix is None:
-            found[f.name] = Field(f.name, (f.name,), f.type, f.default, spec)
+            found[f.name] = Field(f.name, (f.name,), f.type, _default(f), spec)
             continue
-        defaults = values_of(f.default)
-        for inner in fields_of(type(f.default)).values():
+        nest: Options = _default(f)
+        defaults = values_of(nest)
+        for inner in fields_of(type(nest)).values():
             name = spec.prefix + inner.name
             grouped = dataclasses.replace(inner.spec, group=spec.group)
             found[name] = Field(name, (f.name, *inner.path), inner.annotation, defaults[inner.name], grouped)

@@ -18,7 +18,7 @@ from sbac.ratio.estimators import bandwidth, init, method, summary, update
 from sbac.ratio.lstd import FourierFeatures, LinearRatio, solve
 
 ROWS_AT_ONCE = 8_192
-# Beyond these the estimate is not to be believed.
+# Beyond these the estimate is unreliable.
 LEAST_ESS_BETA = 0.02
 LEAST_ESS_W = 0.1
 MEAN_W = (0.5, 2.0)
@@ -26,7 +26,7 @@ MEAN_BETA = (0.1, 10.0)
 
 
 class RatioWarning(UserWarning):
-    """The diagnostics say that the estimated ratio is not to be believed."""
+    """The diagnostics call the estimated ratio unreliable."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def visitation_ratio(
         "mean_beta": found["beta_mean"],
     }
     if doubts := reasons_for_doubt(diagnostics):
-        warnings.warn(f"the visitation ratio is not to be believed: {'; '.join(doubts)}", RatioWarning, stacklevel=2)
+        warnings.warn(f"the estimated visitation ratio is unreliable: {'; '.join(doubts)}", RatioWarning, stacklevel=2)
     log_mean = 0.0 if config.form == "printed" else float(np.log(diagnostics["raw_mean"]))
     return VisitationRatio(diagnostics, config, model, centre, scale, log_mean)
 

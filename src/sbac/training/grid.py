@@ -60,7 +60,7 @@ def members(
     if preset not in algorithm.presets:
         raise unknown(f"preset of {algorithm.name}", preset, algorithm.presets)
     fields = fields_of(algorithm.config)
-    published = _published(algorithm, task) if preset == "paper" and task is not None else {}
+    published: Mapping[str, Any] = _published(algorithm, task) if preset == "paper" and task is not None else {}
     settings = {name: fields[name].convert(value) for name, value in {**algorithm.presets[preset], **published}.items()}
     axes: dict[str, list[Value]] = {}
     for name, value in overrides.items():
