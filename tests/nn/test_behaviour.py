@@ -15,7 +15,7 @@ from sbac.nn import Trained, behaviour
 from sbac.nn.spline import TAIL, spline, spline_inverse, spline_parameters
 from tests.algorithms import harness
 
-KINDS = sorted(behaviour.KINDS)
+KINDS = sorted(behaviour.MODELS)
 
 
 def model(kind: str, actions: int) -> behaviour.Behaviour:

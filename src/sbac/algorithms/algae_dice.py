@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
+from sbac.algorithms.evaluation import td_target
 from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
 from sbac.nn import Critic, GaussianPolicy, Multiplier, Trained, polyak
 
@@ -54,7 +55,7 @@ def residuals(
     policy: GaussianPolicy,
     critic: Critic,
     critic_target: Critic,
-    temperature: Array,
+    temperature: Float[Array, ""],
     batch: Batch,
     key: PRNGKeyArray,
 ) -> tuple[Float[Array, "members batch"], Float[Array, " batch"]]:
@@ -65,8 +66,8 @@ def residuals(
     next_actions = jnp.tanh(u)
     online = critic(batch.next_observations, next_actions)
     steady = critic_target.minimum(batch.next_observations, next_actions)
-    following = config.online_share * online + (1.0 - config.online_share) * steady - temperature * log_pi
-    target = batch.rewards + config.discount * (1.0 - batch.terminals) * following
+    ahead = config.online_share * online + (1.0 - config.online_share) * steady - temperature * log_pi
+    target = td_target(batch, config.discount, ahead)
     return target - critic(batch.observations, batch.actions), log_pi
 
 
@@ -78,7 +79,7 @@ def initial_values(
 
 def critic_loss(
     critic: Critic, config: AlgaeDICEConfig, state: State, batch: Batch, key: PRNGKeyArray
-) -> tuple[Array, Metrics]:
+) -> tuple[Float[Array, ""], Metrics]:
     """f(delta) + alpha (1 - gamma) nu(s0, a0), summed over the critics."""
     next_key, initial_key = split(key, 2)
     policy = state.policy.model
@@ -89,7 +90,7 @@ def critic_loss(
     return loss, {"critic_loss": loss, "residual": jnp.abs(delta).mean(), "initial_value": first.mean()}
 
 
-def off_diagonal(policy: GaussianPolicy) -> Array:
+def off_diagonal(policy: GaussianPolicy) -> Float[Array, ""]:
     """Sum of the squared inner products between different columns of each layer's weights."""
     products = [w.T @ w for w in policy.net.weights]
     return sum((((p * (1.0 - jnp.eye(len(p)))) ** 2).sum() for p in products), start=jnp.zeros(()))
@@ -97,7 +98,7 @@ def off_diagonal(policy: GaussianPolicy) -> Array:
 
 def actor_loss(
     policy: GaussianPolicy, config: AlgaeDICEConfig, state: State, critic: Critic, batch: Batch, key: PRNGKeyArray
-) -> tuple[Array, Array]:
+) -> tuple[Float[Array, ""], Float[Array, " batch"]]:
     """-[f'(delta)_+ delta + alpha (1 - gamma) nu(s0, a0)], with f' held fixed; returns log pi(a'|s') as well."""
     next_key, initial_key = split(key, 2)
     delta, log_pi = residuals(config, policy, critic, state.critic_target, state.temperature.value, batch, next_key)

@@ -7,23 +7,30 @@ run; a field that is `shared` is static, and all the runs of one program have th
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import equinox as eqx
 import jax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from sbac.config import Config, fields_of
 from sbac.errors import UserError
-from sbac.nn import MLP
+from sbac.nn import MLP, Tree, choose
 from sbac.nn import Metrics as Metrics
 
 ANY_PRESET = "default"
-Past = Mapping[str, Any]  # the final states of the phases before this one, by name
+"""In a method's `grid`: the presets that it does not name."""
+
+Past = Mapping[str, Tree]
+"""The final states of the phases before this one, by the phase's name. A method knows the types of its own states
+and names them where it reads them: `before: Estimate = past["estimate"]`."""
+
+Needs = Literal["row", "next_state", "next_action"]
+"""Which rows of the data a phase draws its batches from: any row, those with a known s', or those with a known a'."""
 
 
 class Spec(NamedTuple):
-    """What the networks need to know of the data: its sizes, and a sample of its (standardised) states."""
+    """What the networks are built from: the data's sizes, and a sample of its (standardised) states."""
 
     observations: int
     actions: int
@@ -31,7 +38,7 @@ class Spec(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """(s, a) of any row, time limits included: all that cloning needs."""
+    """(s, a) of any row, time limits included: enough for cloning."""
 
     observations: Float[Array, "batch obs"]
     actions: Float[Array, "batch act"]
@@ -41,8 +48,8 @@ class Batch(NamedTuple):
     """Transitions drawn for one step: standardised states, actions in [-1, 1], scaled rewards.
 
     `next_actions` is the data's own a' (only meaningful in a phase that `needs` "next_action"); on terminal rows
-    s' and a' are the row's own and must be masked by `terminals`. What a phase leaves unread costs nothing: the
-    compiler removes it.
+    s' and a' are the row's own and must be masked by `terminals`. A field that a phase does not read costs nothing:
+    the compiler removes it.
     """
 
     observations: Float[Array, "batch obs"]
@@ -56,7 +63,7 @@ class Batch(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Where training stands: `number` counts from 0 and is shared by all runs.
+    """The step that an update takes: `number` counts from 0 and is the same for all runs.
 
     The engine may write several steps out one after the other; `turn`, the number modulo `unrolled`, is then known
     when the program is traced.
@@ -66,7 +73,7 @@ class Step(NamedTuple):
     unrolled: int = 1
     turn: int = 0
 
-    def every(self, period: int, first: int = 0) -> bool | Array:
+    def every(self, period: int, first: int = 0) -> bool | Bool[Array, ""]:
         """Whether the number is `first` modulo `period`: a plain bool where that is known."""
         if self.unrolled % period == 0:
             return self.turn % period == first
@@ -76,40 +83,123 @@ class Step(NamedTuple):
 Value = TypeVar("Value")
 
 
-def when(due: bool | Array, do: Callable[[], Value], otherwise: Callable[[], Value]) -> Value:
-    """One of the two, chosen when the program is traced where that can be: a choice on the device costs time."""
+def when(due: bool | Bool[Array, ""], do: Callable[[], Value], otherwise: Callable[[], Value]) -> Value:
+    """One of the two; chosen when the program is traced, if `due` is known then: a choice on the device costs time."""
     if isinstance(due, bool):
         return do() if due else otherwise()
-    return jax.lax.cond(due, do, otherwise)
+    return choose(due, do, otherwise)
 
 
 class Actor(eqx.Module):
-    """A policy as it leaves the device: `kind` names the formula in `sbac.policy`, the networks are its numbers."""
+    """A policy on its way from the device: `kind` names its formula in `sbac.policy`, the arrays are its numbers."""
 
     kind: str = eqx.field(static=True)
     networks: dict[str, MLP]
     constants: dict[str, Array] = eqx.field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Phase:
-    """A stretch of training.
+# --- Phases -----------------------------------------------------------------------------------------------------
+#
+# The four functions of a phase. All are pure and written for one run: the engine maps them over runs with `jax.vmap`
+# and compiles them, so that a config's per-run fields arrive as traced scalars, on which no Python `if` may branch.
 
-    init(config, spec, past, key) -> state
-    update(config, past, state, batch, key, step) -> (state, metrics)
-    actor(config, past, state) -> the policy if training stopped here
-    validate(config, past, state, batch, key) -> metrics on held-out episodes
-    needs: "row" | "next_state" | "next_action", which rows of the data the batch is drawn from
-    period(config) -> the number of steps after which what an update does repeats
+StateT = TypeVar("StateT")
+ConfigIn = TypeVar("ConfigIn", contravariant=True)
+StateIn = TypeVar("StateIn", contravariant=True)
+StateOut = TypeVar("StateOut", covariant=True)
+
+
+class Init(Protocol[ConfigIn, StateOut]):
+    """The first state of a phase."""
+
+    def __call__(self, config: ConfigIn, spec: Spec, past: Past, key: PRNGKeyArray, /) -> StateOut:
+        """**Arguments:**
+
+        - `config`: the method's config, of one run.
+        - `spec`: the data's sizes and a sample of its states.
+        - `past`: the final states of the earlier phases, by name; empty in the first phase.
+        - `key`: the run's key for this phase.
+
+        **Returns:** the state: a pytree of arrays (an `equinox.Module`). Its structure, shapes and types stay the
+        same through all updates. The names of its fields are those of the arrays in a checkpoint.
+        """
+        ...
+
+
+class Update(Protocol[ConfigIn, StateT]):
+    """One step of training."""
+
+    def __call__(
+        self, config: ConfigIn, past: Past, state: StateT, batch: Batch, key: PRNGKeyArray, step: Step, /
+    ) -> tuple[StateT, Metrics]:
+        """**Arguments:**
+
+        - `config`, `past`: as in `Init`.
+        - `state`: what `Init` or the last update returned.
+        - `batch`: `config.batch_size` transitions, drawn with replacement from the rows that the phase `needs`.
+        - `key`: a fresh key for this step.
+        - `step`: the number of the step.
+
+        **Returns:** the next state, and metrics: scalars under the same names at every step. The engine records
+        their mean over a stretch of steps.
+        """
+        ...
+
+
+class MakeActor(Protocol[ConfigIn, StateIn]):
+    """The policy of a state."""
+
+    def __call__(self, config: ConfigIn, past: Past, state: StateIn, /) -> "Actor":
+        """**Arguments:**
+
+        - `config`, `past`: as in `Init`.
+        - `state`: that of any step, not only of the last one.
+
+        **Returns:** the policy that training would end with if it stopped here.
+        """
+        ...
+
+
+class Validate(Protocol[ConfigIn, StateIn]):
+    """Losses on held-out episodes."""
+
+    def __call__(self, config: ConfigIn, past: Past, state: StateIn, batch: Batch, key: PRNGKeyArray, /) -> Metrics:
+        """**Arguments:**
+
+        - `config`, `past`: as in `Init`.
+        - `state`: the state to judge.
+        - `batch`: transitions of episodes that training never draws from.
+        - `key`: for losses that draw samples.
+
+        **Returns:** metrics, recorded under `validation_` and their name.
+        """
+        ...
+
+
+def always(config: object) -> int:
+    """The period of an update that takes the same kind of step every time."""
+    return 1
+
+
+@dataclass(frozen=True)
+class Phase(Generic[ConfigIn, StateT]):
+    """A stretch of training: a state, the update that is repeated on it, and the policy that it gives.
+
+    `validate` may be left out. `period(config)` is the number of steps after which the kind of step that an update
+    takes repeats (a policy that moves every second step: 2).
     """
 
     name: str
-    init: Callable[..., Any]
-    update: Callable[..., tuple[Any, Metrics]]
-    actor: Callable[..., Actor]
-    validate: Callable[..., Metrics] | None = None
-    needs: str = "next_state"
-    period: Callable[[Any], int] = lambda config: 1
+    init: Init[ConfigIn, StateT]
+    update: Update[ConfigIn, StateT]
+    actor: MakeActor[ConfigIn, StateT]
+    validate: Validate[ConfigIn, StateT] | None = None
+    needs: Needs = "next_state"
+    period: Callable[[ConfigIn], int] = always
+
+
+AnyPhase = Phase[Any, Any]
+"""A phase of any method."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +214,7 @@ class Algorithm:
 
     name: str
     config: type[Config]
-    phases: tuple[Phase, ...]
+    phases: tuple[AnyPhase, ...]
     source: str
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     task_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])

@@ -1,9 +1,10 @@
 """Behaviour cloning: maximum likelihood of the data's actions under a tanh-Gaussian."""
 
 import equinox as eqx
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Rows, Spec, Step
+from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step
+from sbac.algorithms.cloning import negative_log_likelihood
 from sbac.config import Config, config, layers, rate
 from sbac.nn import GaussianPolicy, Trained
 
@@ -19,10 +20,6 @@ class State(eqx.Module):
     policy: Trained[GaussianPolicy]
 
 
-def negative_log_likelihood(policy: GaussianPolicy, rows: Rows) -> Array:
-    return -policy(rows.observations).log_prob(rows.actions).mean()
-
-
 def init(config: BCConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> State:
     return State(Trained.create(GaussianPolicy.create(key, spec.observations, config.hidden, spec.actions)))
 
@@ -30,7 +27,7 @@ def init(config: BCConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> State:
 def update(
     config: BCConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[State, Metrics]:
-    def loss(policy: GaussianPolicy) -> tuple[Array, Metrics]:
+    def loss(policy: GaussianPolicy) -> tuple[Float[Array, ""], Metrics]:
         value = negative_log_likelihood(policy, batch.rows)
         return value, {"loss": value}
 

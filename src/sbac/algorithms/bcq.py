@@ -4,14 +4,17 @@ A VAE proposes actions, a small network perturbs them by at most `perturbation`,
 take the proposal with the highest Q.
 """
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
+from sbac.algorithms.evaluation import td_loss, td_target
 from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
-from sbac.nn import MLP, ActionVAE, Critic, Trained, polyak, prior_codes
+from sbac.nn import MLP, ActionVAE, Critic, Trained, polyak, prior_codes, take
 
 
 @config
@@ -41,13 +44,18 @@ class State(eqx.Module):
 
 
 def perturb(
-    actor: MLP, observations: Float[Array, "*batch obs"], actions: Float[Array, "*batch act"], size: float | Array
+    actor: MLP,
+    observations: Float[Array, "*batch obs"],
+    actions: Float[Array, "*batch act"],
+    size: float | Float[Array, ""],
 ) -> Float[Array, "*batch act"]:
     """xi(s, a): the action moved by at most `size`, inside the bounds."""
     return jnp.clip(actions + size * jnp.tanh(actor(observations, actions)), -1.0, 1.0)
 
 
-def mixed_minimum(values: Float[Array, "members *batch"], minimum_weight: float | Array) -> Float[Array, "*batch"]:
+def mixed_minimum(
+    values: Float[Array, "members *batch"], minimum_weight: float | Float[Array, ""]
+) -> Float[Array, "*batch"]:
     """lambda min Q + (1 - lambda) max Q over the critics: a softer guard than the minimum alone."""
     return minimum_weight * values.min(0) + (1.0 - minimum_weight) * values.max(0)
 
@@ -55,12 +63,12 @@ def mixed_minimum(values: Float[Array, "members *batch"], minimum_weight: float 
 def best_candidate_target(
     batch: Batch,
     values: Float[Array, "members candidates batch"],
-    minimum_weight: float | Array,
-    discount: float | Array,
+    minimum_weight: float | Float[Array, ""],
+    discount: float | Float[Array, ""],
 ) -> Float[Array, " batch"]:
     """r + gamma max_candidates (lambda min + (1 - lambda) max) Q(s', a')."""
     best = mixed_minimum(values, minimum_weight).max(0)
-    return batch.rewards + discount * (1.0 - batch.terminals) * best
+    return td_target(batch, discount, best)
 
 
 def targets(config: BCQConfig, state: State, batch: Batch, key: PRNGKeyArray) -> Float[Array, " batch"]:
@@ -71,20 +79,17 @@ def targets(config: BCQConfig, state: State, batch: Batch, key: PRNGKeyArray) ->
     return best_candidate_target(batch, values, config.minimum_weight, config.discount)
 
 
-def critic_loss(critic: Critic, batch: Batch, target: Float[Array, " batch"]) -> tuple[Array, Metrics]:
-    values = critic(batch.observations, batch.actions)
-    loss = ((values - target) ** 2).mean(-1).sum()
-    return loss, {"critic_loss": loss, "q": values.mean()}
-
-
-def actor_loss(actor: MLP, config: BCQConfig, state: State, batch: Batch, key: PRNGKeyArray) -> tuple[Array, Metrics]:
+def actor_loss(
+    actor: MLP, config: BCQConfig, state: State, batch: Batch, key: PRNGKeyArray
+) -> tuple[Float[Array, ""], Metrics]:
+    """-Q_1(s, xi(s, a)) of one proposed action a."""
     proposed = jnp.tanh(state.vae.model.sample_pre_tanh(batch.observations, key, 1)[0])
     moved = perturb(actor, batch.observations, proposed, config.perturbation)
     loss = -state.critic.model(batch.observations, moved)[0].mean()
     return loss, {"actor_loss": loss}
 
 
-def vae_loss(vae: ActionVAE, batch: Batch, key: PRNGKeyArray) -> tuple[Array, Metrics]:
+def vae_loss(vae: ActionVAE, batch: Batch, key: PRNGKeyArray) -> tuple[Float[Array, ""], Metrics]:
     loss = vae.loss(batch.rows.observations, batch.rows.actions, key)
     return loss, {"vae_loss": loss}
 
@@ -102,10 +107,10 @@ def update(
 ) -> tuple[State, Metrics]:
     vae_key, target_key, actor_key = split(key, 3)
     vae, vae_metrics = state.vae.minimise(lambda m: vae_loss(m, batch, vae_key), config.learning_rate)
-    state = eqx.tree_at(lambda s: s.vae, state, vae)
+    state = dataclasses.replace(state, vae=vae)
     target = targets(config, state, batch, target_key)
-    critic, critic_metrics = state.critic.minimise(lambda m: critic_loss(m, batch, target), config.learning_rate)
-    state = eqx.tree_at(lambda s: s.critic, state, critic)
+    critic, critic_metrics = state.critic.minimise(lambda m: td_loss(m, batch, target), config.learning_rate)
+    state = dataclasses.replace(state, critic=critic)
     actor, actor_metrics = state.actor.minimise(
         lambda m: actor_loss(m, config, state, batch, actor_key), config.learning_rate
     )
@@ -122,7 +127,7 @@ def update(
 def validate(config: BCQConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray) -> Metrics:
     vae_key, target_key = split(key, 2)
     target = targets(config, state, batch, target_key)
-    return critic_loss(state.critic.model, batch, target)[1] | vae_loss(state.vae.model, batch, vae_key)[1]
+    return td_loss(state.critic.model, batch, target)[1] | vae_loss(state.vae.model, batch, vae_key)[1]
 
 
 def actor(config: BCQConfig, past: Past, state: State) -> Actor:
@@ -132,7 +137,7 @@ def actor(config: BCQConfig, past: Past, state: State) -> Actor:
         {
             "decoder": vae.decoder,
             "perturbation": state.actor.model,
-            "critic": jax.tree.map(lambda x: x[:1], state.critic.model.nets),
+            "critic": take(state.critic.model.nets, slice(1)),
         },
         {
             # The same codes at every state and step: acting is deterministic.

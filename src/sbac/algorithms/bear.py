@@ -4,6 +4,7 @@ The constraint is an MMD between a few pre-tanh actions of the policy and of a V
 threshold by a dual variable; the first steps only match the data.
 """
 
+import dataclasses
 import math
 from typing import Literal
 
@@ -13,9 +14,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
-from sbac.algorithms.bcq import best_candidate_target, critic_loss, vae_loss
+from sbac.algorithms.bcq import best_candidate_target, vae_loss
+from sbac.algorithms.evaluation import td_loss
 from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
-from sbac.nn import ActionVAE, Critic, GaussianPolicy, Multiplier, Trained, mmd, polyak
+from sbac.nn import ActionVAE, Critic, GaussianPolicy, Multiplier, Trained, mmd, polyak, take
 
 DUAL_MIN = math.exp(-5.0)
 DUAL_MAX = math.exp(10.0)
@@ -59,8 +61,13 @@ def targets(config: BEARConfig, state: State, batch: Batch, key: PRNGKeyArray) -
 
 
 def actor_loss(
-    policy: GaussianPolicy, config: BEARConfig, state: State, batch: Batch, key: PRNGKeyArray, improving: Array
-) -> tuple[Array, Metrics]:
+    policy: GaussianPolicy,
+    config: BEARConfig,
+    state: State,
+    batch: Batch,
+    key: PRNGKeyArray,
+    improving: Float[Array, ""],
+) -> tuple[Float[Array, ""], Metrics]:
     """-min Q(s, a) + alpha (MMD - threshold); `improving` is 0 in the warm-up and 1 after it."""
     policy_key, vae_key = split(key, 2)
     u = policy(batch.observations).sample_pre_tanh(policy_key, (config.mmd_samples,))
@@ -89,8 +96,8 @@ def update(
     vae_key, target_key, actor_key = split(key, 3)
     vae, vae_metrics = state.vae.minimise(lambda m: vae_loss(m, batch, vae_key), config.vae_learning_rate)
     target = targets(config, state, batch, target_key)
-    critic, critic_metrics = state.critic.minimise(lambda m: critic_loss(m, batch, target), config.critic_learning_rate)
-    state = eqx.tree_at(lambda s: (s.vae, s.critic), state, (vae, critic))
+    critic, critic_metrics = state.critic.minimise(lambda m: td_loss(m, batch, target), config.critic_learning_rate)
+    state = dataclasses.replace(state, vae=vae, critic=critic)
     improving = (step.number >= config.warm_up * config.steps[0]).astype(jnp.float32)
     policy, actor_metrics = state.policy.minimise(
         lambda m: actor_loss(m, config, state, batch, actor_key, improving), config.actor_learning_rate
@@ -113,14 +120,14 @@ def update(
 def validate(config: BEARConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray) -> Metrics:
     vae_key, target_key = split(key, 2)
     target = targets(config, state, batch, target_key)
-    return critic_loss(state.critic.model, batch, target)[1] | vae_loss(state.vae.model, batch, vae_key)[1]
+    return td_loss(state.critic.model, batch, target)[1] | vae_loss(state.vae.model, batch, vae_key)[1]
 
 
 def actor(config: BEARConfig, past: Past, state: State) -> Actor:
     actions = state.policy.model.net.biases[-1].shape[-1] // 2
     return Actor(
         "best-of-gaussian",
-        {"policy": state.policy.model.net, "critic": jax.tree.map(lambda x: x[:1], state.critic.model.nets)},
+        {"policy": state.policy.model.net, "critic": take(state.critic.model.nets, slice(1))},
         {
             # The same noise at every state and step: acting is deterministic.
             "noise": jax.random.normal(jax.random.key(0), (config.acting_candidates, actions)),

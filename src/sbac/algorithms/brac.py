@@ -11,7 +11,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
-from sbac.algorithms.cloning import CLONE, CloneConfig
+from sbac.algorithms.cloning import CLONE, Clone, CloneConfig
+from sbac.algorithms.evaluation import td_loss, td_target
 from sbac.config import config, layers, per_run, polyak_rate, rate, shared
 from sbac.nn import Behaviour, Critic, GaussianPolicy, Trained, polyak
 
@@ -56,13 +57,7 @@ def targets(
     value = state.critic_target.minimum(batch.next_observations, next_actions)
     if value_penalty:
         value -= config.alpha * divergence(policy, clone, batch.next_observations, kl_key, config.kl_samples)
-    return batch.rewards + config.discount * (1.0 - batch.terminals) * value
-
-
-def critic_loss(critic: Critic, batch: Batch, target: Float[Array, " batch"]) -> tuple[Array, Metrics]:
-    values = critic(batch.observations, batch.actions)
-    loss = ((values - target) ** 2).mean(-1).sum()
-    return loss, {"critic_loss": loss, "q": values.mean()}
+    return td_target(batch, config.discount, value)
 
 
 def actor_loss(
@@ -72,8 +67,8 @@ def actor_loss(
     critic: Critic,
     batch: Batch,
     key: PRNGKeyArray,
-    improving: Array,
-) -> tuple[Array, Metrics]:
+    improving: Float[Array, ""],
+) -> tuple[Float[Array, ""], Metrics]:
     """alpha KL(s) - min Q(s, a ~ pi); `improving` is 0 in the warm-up and 1 after it."""
     action_key, kl_key = split(key, 2)
     actions = policy(batch.observations).sample(action_key)
@@ -101,9 +96,10 @@ def update(
     value_penalty: bool,
 ) -> tuple[State, Metrics]:
     target_key, actor_key = split(key, 2)
-    clone: Behaviour = past["clone"].behaviour.model
+    before: Clone = past["clone"]
+    clone = before.behaviour.model
     target = targets(config, clone, state, batch, target_key, value_penalty)
-    critic, critic_metrics = state.critic.minimise(lambda m: critic_loss(m, batch, target), config.critic_learning_rate)
+    critic, critic_metrics = state.critic.minimise(lambda m: td_loss(m, batch, target), config.critic_learning_rate)
     improving = (step.number >= config.warm_up * config.steps[1]).astype(jnp.float32)
     policy, actor_metrics = state.policy.minimise(
         lambda m: actor_loss(m, config, clone, critic.model, batch, actor_key, improving), config.policy_learning_rate
@@ -115,10 +111,11 @@ def update(
 def validate(
     config: BRACConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, *, value_penalty: bool
 ) -> Metrics:
-    clone: Behaviour = past["clone"].behaviour.model
+    before: Clone = past["clone"]
+    clone = before.behaviour.model
     target = targets(config, clone, state, batch, key, value_penalty)
     kl = divergence(state.policy.model, clone, batch.observations, key, config.kl_samples).mean()
-    return critic_loss(state.critic.model, batch, target)[1] | {"kl": kl}
+    return td_loss(state.critic.model, batch, target)[1] | {"kl": kl}
 
 
 def actor(config: BRACConfig, past: Past, state: State) -> Actor:

@@ -5,15 +5,16 @@ measures the distance no policy can undercut. Phase *train* maximises Q while th
 that, and flattens Q where the policy has left the data.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Rows, Spec, Step, split
-from sbac.algorithms.cloning import behaviour_actor
+from sbac.algorithms.cloning import behaviour_actor, negative_log_likelihood
+from sbac.algorithms.evaluation import td_loss, td_target
 from sbac.config import Config, RewardScale, config, layers, per_run, polyak_rate, rate, shared
 from sbac.errors import UserError
 from sbac.nn import (
@@ -26,6 +27,7 @@ from sbac.nn import (
     Trained,
     VAEEnsemble,
     behaviour,
+    gradient,
     mmd,
     polyak,
     pre_tanh,
@@ -34,6 +36,8 @@ from sbac.nn import (
 WINDOW = 2500  # steps over which distances are averaged, or a tenth of a short phase
 FLOOR, CEILING = -8.0, 1e4  # of what softplus makes a multiplier: 0.0003 to 10,000
 Model = VAEEnsemble | Behaviour
+Alpha = MLP | Array
+"""The network alpha(s) or the number alpha; softplus of it is the multiplier."""
 
 
 @config
@@ -76,14 +80,14 @@ class BRACPlusConfig(Config):
     )
 
 
-def decayed(rate: float | Array, step: Array, steps: int) -> Array:
+def decayed(rate: float | Float[Array, ""], step: Int[Array, ""], steps: int) -> Float[Array, ""]:
     """The rate over five equal stretches: 1, 0.5, 0.1, 0.05, 0.01 times itself."""
     stretch = jnp.clip(5 * step // max(steps, 1), 0, 4)
     return rate * jnp.asarray([1.0, 0.5, 0.1, 0.05, 0.01])[stretch]
 
 
-def running_mean(mean: Array, value: Array, step: Array, steps: int) -> Array:
-    """The mean so far, and later one over the last WINDOW steps or so; at the end the first steps are forgotten."""
+def running_mean(mean: Float[Array, ""], value: Float[Array, ""], step: Int[Array, ""], steps: int) -> Float[Array, ""]:
+    """The mean so far, and later one over about the last WINDOW steps, in which the first steps no longer count."""
     window = max(1, min(WINDOW, steps // 10))
     return mean + jnp.maximum(1.0 / window, 1.0 / (step + 1)) * (value - mean)
 
@@ -93,16 +97,16 @@ def running_mean(mean: Array, value: Array, step: Array, steps: int) -> Array:
 
 class Clone(eqx.Module):
     behaviour: Trained[Model]
-    loss: Array
+    loss: Float[Array, ""]
     """Running mean of -log mu(a|s), or of its bound: the entropy of the data."""
 
 
-def clone_loss(model: Model, rows: Rows, key: PRNGKeyArray) -> tuple[Array, Metrics]:
+def clone_loss(model: Model, rows: Rows, key: PRNGKeyArray) -> tuple[Float[Array, ""], Metrics]:
     """-log mu(a|s), bounded from above for VAEs."""
     if isinstance(model, VAEEnsemble):
         each = model.negative_elbos(rows.observations, pre_tanh(rows.actions), key)
         return each.sum(), {"clone_loss": each.mean()}
-    loss = -model(rows.observations).log_prob(rows.actions).mean()
+    loss = negative_log_likelihood(model, rows)
     return loss, {"clone_loss": loss}
 
 
@@ -129,7 +133,7 @@ def clone_actor(config: BRACPlusConfig, past: Past, state: Clone) -> Actor:
     model = state.behaviour.model
     if isinstance(model, VAEEnsemble):
         return Actor("deterministic", {"policy": model.central_policy()})
-    return behaviour_actor(config.behaviour, model)
+    return behaviour_actor(model)
 
 
 # --- The distance -----------------------------------------------------------------------------------------------
@@ -154,26 +158,26 @@ def propose(
     policy_key, model_key = split(key, 2)
     pi = policy(observations)
     u = pi.sample_pre_tanh(policy_key, (samples,))
-    vae = isinstance(model, VAEEnsemble)
     if config.divergence == "mmd":
-        if vae:
+        if isinstance(model, VAEEnsemble):
             logged = model.sample_pre_tanh(observations, model_key, config.samples)
         else:
             logged = model(observations).sample_pre_tanh(model_key, (config.samples,))
         distance = mmd(u, logged, "laplacian", config.kernel_width)
     elif config.divergence != "kl":
         raise UserError(f"divergence {config.divergence!r}: expected kl or mmd")
-    elif vae:
+    elif isinstance(model, VAEEnsemble):
         distance = model.kl_upper_bound(pi, observations, u, model_key, config.codes)
     else:
         distance = (pi.log_density(u) - model(observations).log_density(u)).mean(0)
     return Proposal(u, distance, -pi.log_prob_pre_tanh(u).mean(0))
 
 
-def entropy_excess(config: BRACPlusConfig, past: Past, proposal: Proposal) -> Array:
+def entropy_excess(config: BRACPlusConfig, past: Past, proposal: Proposal) -> Float[Array, ""]:
     """By how much the entropy breaks its bound: from above for the KL, which rewards entropy, else from below."""
+    clone: Clone = past["clone"]
     actions = proposal.u.shape[-1]
-    excess = proposal.entropy.mean() - (past["clone"].loss - actions * jnp.log(config.entropy_scale))
+    excess = proposal.entropy.mean() - (clone.loss - actions * jnp.log(config.entropy_scale))
     return -excess if config.divergence == "mmd" else excess
 
 
@@ -183,15 +187,21 @@ def entropy_excess(config: BRACPlusConfig, past: Past, proposal: Proposal) -> Ar
 class Initial(eqx.Module):
     policy: Trained[GaussianPolicy]
     entropy_weight: Multiplier
-    distance: Array
+    distance: Float[Array, ""]
     """Running mean of the distance between policy and data."""
 
 
 def initial_loss(
-    policy: GaussianPolicy, config: BRACPlusConfig, past: Past, entropy_weight: Array, batch: Batch, key: PRNGKeyArray
-) -> tuple[Array, Metrics]:
+    policy: GaussianPolicy,
+    config: BRACPlusConfig,
+    past: Past,
+    entropy_weight: Float[Array, ""],
+    batch: Batch,
+    key: PRNGKeyArray,
+) -> tuple[Float[Array, ""], Metrics]:
     """D(s) + beta times the entropy's excess."""
-    proposal = propose(config, policy, past["clone"].behaviour.model, batch.observations, key, config.samples)
+    clone: Clone = past["clone"]
+    proposal = propose(config, policy, clone.behaviour.model, batch.observations, key, config.samples)
     distance, excess = proposal.distance.mean(), entropy_excess(config, past, proposal)
     return distance + entropy_weight * excess, {"distance": distance, "entropy_excess": excess}
 
@@ -228,30 +238,29 @@ class State(eqx.Module):
     policy_target: GaussianPolicy
     critic: Trained[Critic]
     critic_target: Critic
-    alpha: Trained[Any]
-    """An MLP over states, or a number; softplus of it is the multiplier."""
+    alpha: Trained[Alpha]
     entropy_weight: Multiplier
     penalty_weight: Multiplier
-    distance: Array
-    squared_distance: Array
+    distance: Float[Array, ""]
+    squared_distance: Float[Array, ""]
     """Running means: a state counts as off the data above the mean plus one deviation."""
 
 
-def raw_multipliers(model: Any, observations: Float[Array, "batch obs"]) -> Float[Array, " batch"]:
+def raw_multipliers(model: Alpha, observations: Float[Array, "batch obs"]) -> Float[Array, " batch"]:
     return model.scalar(observations) if isinstance(model, MLP) else jnp.broadcast_to(model, len(observations))
 
 
-def multipliers(model: Any, observations: Float[Array, "batch obs"]) -> Float[Array, " batch"]:
+def multipliers(model: Alpha, observations: Float[Array, "batch obs"]) -> Float[Array, " batch"]:
     return jnp.minimum(jax.nn.softplus(raw_multipliers(model, observations)), CEILING)
 
 
 def dual_loss(
-    model: Any, observations: Float[Array, "batch obs"], excess: Float[Array, " batch"]
-) -> tuple[Array, None]:
+    model: Alpha, observations: Float[Array, "batch obs"], excess: Float[Array, " batch"]
+) -> tuple[Float[Array, ""], None]:
     """Pushes the multiplier of each state up where its bound is broken, and down where not.
 
-    The push is on what softplus is taken of, and ends at its bounds: the slope of softplus itself vanishes where the
-    multiplier is small, and a state that has lost its multiplier would never get it back.
+    The push is on the argument of softplus, and ends at its bounds: the slope of softplus itself vanishes where the
+    multiplier is small, so that a multiplier that had shrunk to 0 would never grow again.
     """
     raw = raw_multipliers(model, observations)
     push = jnp.where(raw < FLOOR, jnp.maximum(excess, 0.0), jnp.where(raw > CEILING, jnp.minimum(excess, 0.0), excess))
@@ -259,8 +268,11 @@ def dual_loss(
 
 
 def push_multipliers(
-    config: BRACPlusConfig, alpha: Trained[Any], observations: Float[Array, "batch obs"], excess: Float[Array, " batch"]
-) -> Trained[Any]:
+    config: BRACPlusConfig,
+    alpha: Trained[Alpha],
+    observations: Float[Array, "batch obs"],
+    excess: Float[Array, " batch"],
+) -> Trained[Alpha]:
     """A step of the dual: `excess` is by how much each state's distance breaks its bound."""
     rate = config.multiplier_learning_rate if config.multiplier == "state" else config.dual_learning_rate
     return alpha.minimise(lambda m: dual_loss(m, observations, excess), rate)[0]
@@ -271,10 +283,12 @@ def targets(config: BRACPlusConfig, state: State, batch: Batch, key: PRNGKeyArra
     candidates = state.policy_target(batch.next_observations).sample(key, (config.samples,))
     repeated = jnp.broadcast_to(batch.next_observations, (*candidates.shape[:-1], batch.next_observations.shape[-1]))
     best = state.critic_target.minimum(repeated, candidates).max(0)
-    return batch.rewards + config.discount * (1.0 - batch.terminals) * best
+    return td_target(batch, config.discount, best)
 
 
-def off_data(config: BRACPlusConfig, distance: Float[Array, " batch"], threshold: Array) -> Float[Array, " batch"]:
+def off_data(
+    config: BRACPlusConfig, distance: Float[Array, " batch"], threshold: Float[Array, ""]
+) -> Float[Array, " batch"]:
     """The penalty's weight of each state: the further its policy is from the data, the more."""
     excess = distance - threshold
     if config.divergence == "mmd":
@@ -288,8 +302,8 @@ def slopes(
     critic: Critic, observations: Float[Array, "batch obs"], actions: Float[Array, "batch act"]
 ) -> Float[Array, " batch"]:
     """|d min Q / d a|."""
-    gradients = jax.grad(lambda a: critic.minimum(observations, a).sum())(actions)
-    return jnp.sqrt((gradients**2).sum(-1) + 1e-12)
+    each = gradient(lambda a: critic.minimum(observations, a).sum(), actions)
+    return jnp.sqrt((each**2).sum(-1) + 1e-12)
 
 
 def critic_loss(
@@ -298,12 +312,13 @@ def critic_loss(
     target: Float[Array, " batch"],
     actions: Float[Array, "batch act"],
     weights: Float[Array, " batch"],
-    penalty_weight: Array,
-) -> tuple[Array, Metrics]:
-    values = critic(batch.observations, batch.actions)
-    error = 0.5 * ((values - target) ** 2).mean(-1).sum()
+    penalty_weight: Float[Array, ""],
+) -> tuple[Float[Array, ""], Metrics]:
+    """(Q - y)^2 / 2 + weight |d min Q / d a| at the policy's actions, the more so the further they are off the data."""
+    squared, metrics = td_loss(critic, batch, target)
+    error = 0.5 * squared
     penalty = (weights * slopes(critic, batch.observations, actions)).mean()
-    return error + penalty_weight * penalty, {"critic_loss": error, "q": values.mean(), "gradient_penalty": penalty}
+    return error + penalty_weight * penalty, {"critic_loss": error, "q": metrics["q"], "gradient_penalty": penalty}
 
 
 def actor_loss(
@@ -314,9 +329,10 @@ def actor_loss(
     critic: Critic,
     batch: Batch,
     key: PRNGKeyArray,
-) -> tuple[Array, tuple[Proposal, Metrics]]:
+) -> tuple[Float[Array, ""], tuple[Proposal, Metrics]]:
     """-min Q(s, a ~ pi) + alpha(s) D(s) + beta times the entropy's excess."""
-    proposal = propose(config, policy, past["clone"].behaviour.model, batch.observations, key, config.samples)
+    clone: Clone = past["clone"]
+    proposal = propose(config, policy, clone.behaviour.model, batch.observations, key, config.samples)
     repeated = jnp.broadcast_to(batch.observations, (config.samples, *batch.observations.shape))
     q = critic.minimum(repeated, jnp.tanh(proposal.u)).mean()
     alpha = multipliers(state.alpha.model, batch.observations)
@@ -338,10 +354,10 @@ def init(config: BRACPlusConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> S
     if config.multiplier not in ("state", "scalar"):
         raise UserError(f"multiplier {config.multiplier!r}: expected state or scalar")
     first = jnp.log(jnp.expm1(jnp.asarray(config.alpha)))  # softplus of it is alpha
-    alpha: Any = first
+    alpha: Alpha = first
     if config.multiplier == "state":
         net = MLP.create(alpha_key, spec.observations, config.hidden, 1, last_scale=0.01)
-        alpha = eqx.tree_at(lambda m: m.biases[-1], net, net.biases[-1] + first)
+        alpha = MLP(net.weights, [*net.biases[:-1], net.biases[-1] + first])
     distance = before.distance + 2.0 * config.margin
     return State(
         Trained.create(before.policy.model),
@@ -360,9 +376,10 @@ def update(
     config: BRACPlusConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[State, Metrics]:
     target_key, penalty_key, actor_key = split(key, 3)
-    model = past["clone"].behaviour.model
+    clone: Clone = past["clone"]
+    initial: Initial = past["initial"]
     target = targets(config, state, batch, target_key)
-    proposal = propose(config, state.policy.model, model, batch.observations, penalty_key, 1)
+    proposal = propose(config, state.policy.model, clone.behaviour.model, batch.observations, penalty_key, 1)
     deviation = jnp.sqrt(jnp.maximum(state.squared_distance - state.distance**2, 0.0))
     weights = off_data(config, proposal.distance, state.distance + deviation)
     critic, critic_metrics = state.critic.minimise(
@@ -372,7 +389,7 @@ def update(
     policy, (proposal, actor_metrics) = state.policy.minimise(
         lambda m: actor_loss(m, config, past, state, critic.model, batch, actor_key), config.policy_learning_rate
     )
-    excess = proposal.distance - (past["initial"].distance + config.margin)
+    excess = proposal.distance - (initial.distance + config.margin)
     alpha = push_multipliers(config, state.alpha, batch.observations, excess)
     overshoot = critic_metrics["gradient_penalty"] - config.gradient_limit
     new = State(
@@ -392,9 +409,8 @@ def update(
 def validate(config: BRACPlusConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray) -> Metrics:
     target_key, actor_key = split(key, 2)
     target = targets(config, state, batch, target_key)
-    values = state.critic.model(batch.observations, batch.actions)
     _, (_, metrics) = actor_loss(state.policy.model, config, past, state, state.critic.model, batch, actor_key)
-    return metrics | {"critic_loss": 0.5 * ((values - target) ** 2).mean(-1).sum()}
+    return metrics | {"critic_loss": 0.5 * td_loss(state.critic.model, batch, target)[0]}
 
 
 def actor(config: BRACPlusConfig, past: Past, state: State) -> Actor:

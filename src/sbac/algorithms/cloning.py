@@ -1,14 +1,12 @@
-"""Phase *clone*: the model of the data's actions that BRAC and Fisher-BRC start from, and then hold fixed."""
-
-from typing import Any
+"""Phase *clone*: the model mu of the data's actions that BRAC and Fisher-BRC learn first and then hold fixed."""
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from sbac.algorithms.base import Actor, Batch, Metrics, Past, Phase, Rows, Spec, Step
 from sbac.config import Config, config, layers, rate, shared
-from sbac.nn import Behaviour, BehaviourKind, Multiplier, Trained, behaviour
+from sbac.nn import Behaviour, BehaviourKind, GaussianPolicy, Multiplier, Trained, behaviour
 
 
 @config
@@ -31,7 +29,14 @@ class Clone(eqx.Module):
     entropy_weight: Multiplier
 
 
-def clone_loss(model: Behaviour, rows: Rows, entropy_weight: Array, key: PRNGKeyArray) -> tuple[Array, Metrics]:
+def negative_log_likelihood(model: Behaviour, rows: Rows) -> Float[Array, ""]:
+    """-log mu(a|s) of the data's actions, averaged."""
+    return -model(rows.observations).log_prob(rows.actions).mean()
+
+
+def clone_loss(
+    model: Behaviour, rows: Rows, entropy_weight: Float[Array, ""], key: PRNGKeyArray
+) -> tuple[Float[Array, ""], Metrics]:
     """-log mu(a|s) - weight H(mu)."""
     mu = model(rows.observations)
     likelihood = mu.log_prob(rows.actions).mean()
@@ -44,7 +49,7 @@ def init_clone(config: CloneConfig, spec: Spec, past: Past, key: PRNGKeyArray) -
     return Clone(Trained.create(model), Multiplier.create(1.0))
 
 
-def clone_rate(config: CloneConfig, step: Array) -> Array:
+def clone_rate(config: CloneConfig, step: Int[Array, ""]) -> Float[Array, ""]:
     """The learning rate at a step."""
     progress = step / max(config.steps[0], 1)
     decay = jnp.where(progress < 0.8, 1.0, jnp.where(progress < 0.9, 0.1, 0.01))
@@ -66,17 +71,21 @@ def validate_clone(config: CloneConfig, past: Past, state: Clone, batch: Batch, 
 
 
 def clone_actor(config: CloneConfig, past: Past, state: Clone) -> Actor:
-    return behaviour_actor(config.behaviour, state.behaviour.model)
+    return behaviour_actor(state.behaviour.model)
 
 
-def behaviour_actor(kind: str, model: Any) -> Actor:
+def behaviour_actor(model: Behaviour) -> Actor:
     """The policy that acts as a behaviour model does."""
     if isinstance(model, behaviour.FlowPolicy):
         nets = {f"coupling{i}": net for i, net in enumerate(model.nets)}
         noise = behaviour.candidate_noise(model.scale.net.biases[-1].shape[-1] // 2)
         return Actor("tanh-flow", {"policy": model.scale.net, **nets}, {"noise": noise})
-    formulas = {"gaussian": "tanh-gaussian", "mixture": "tanh-mixture", "mixture-per-dim": "tanh-mixture-per-dim"}
-    return Actor(formulas[kind], {"policy": model.net})
+    if isinstance(model, behaviour.MixturePolicy):
+        return Actor("tanh-mixture", {"policy": model.net})
+    if isinstance(model, behaviour.MixturePerDimPolicy):
+        return Actor("tanh-mixture-per-dim", {"policy": model.net})
+    assert isinstance(model, GaussianPolicy)
+    return Actor("tanh-gaussian", {"policy": model.net})
 
 
 CLONE = Phase("clone", init_clone, update_clone, clone_actor, validate_clone, needs="row")

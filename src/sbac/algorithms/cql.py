@@ -6,9 +6,10 @@ import math
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
+from sbac.algorithms.evaluation import td_target
 from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
 from sbac.nn import Critic, GaussianPolicy, Multiplier, Trained, polyak
 
@@ -41,7 +42,7 @@ def bootstrap_target(config: CQLConfig, state: State, batch: Batch, key: PRNGKey
     """y = r + gamma min_i Q_i'(s', a'), a' ~ pi; the entropy is left out, as in the published code."""
     next_actions = state.policy.model(batch.next_observations).sample(key)
     next_value = state.target.minimum(batch.next_observations, next_actions)
-    return batch.rewards + config.discount * (1.0 - batch.terminals) * next_value
+    return td_target(batch, config.discount, next_value)
 
 
 class Proposals(eqx.Module):
@@ -72,8 +73,14 @@ def penalty(critic: Critic, batch: Batch, proposals: Proposals) -> Float[Array, 
 
 
 def critic_loss(
-    config: CQLConfig, critic: Critic, batch: Batch, target: Array, proposals: Proposals, multiplier: Array
-) -> tuple[Array, Metrics]:
+    config: CQLConfig,
+    critic: Critic,
+    batch: Batch,
+    target: Float[Array, " batch"],
+    proposals: Proposals,
+    multiplier: Float[Array, ""],
+) -> tuple[Float[Array, ""], Metrics]:
+    """(Q - y)^2 + alpha times the penalty; with `lagrange`, multiplier (alpha penalty - threshold) in its place."""
     q = critic(batch.observations, batch.actions)
     error = ((q - target) ** 2).mean(-1)
     gap = penalty(critic, batch, proposals)
@@ -86,11 +93,11 @@ def critic_loss(
 def policy_loss(
     policy: GaussianPolicy,
     critic: Critic,
-    temperature: Array,
+    temperature: Float[Array, ""],
     batch: Batch,
     key: PRNGKeyArray,
-    cloning: bool | Array,
-) -> tuple[Array, Metrics]:
+    cloning: bool | Bool[Array, ""],
+) -> tuple[Float[Array, ""], Metrics]:
     """Soft actor-critic's; while cloning, the data's log likelihood stands in for Q."""
     pi = policy(batch.observations)
     u = pi.sample_pre_tanh(key)

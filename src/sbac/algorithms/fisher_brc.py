@@ -8,14 +8,14 @@ Q: off the data, the values follow the clone.
 """
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
-from sbac.algorithms.cloning import CLONE, CloneConfig
+from sbac.algorithms.cloning import CLONE, Clone, CloneConfig
+from sbac.algorithms.evaluation import td_target
 from sbac.config import config, layers, per_run, polyak_rate, rate
-from sbac.nn import Behaviour, BehaviourKind, Critic, GaussianPolicy, Multiplier, Trained, polyak
+from sbac.nn import Behaviour, BehaviourKind, Critic, GaussianPolicy, Multiplier, Trained, gradient, polyak, take
 
 
 @config
@@ -50,7 +50,7 @@ def targets(
     u = state.policy.model(batch.next_observations).sample_pre_tanh(key)
     offset = state.critic_target.minimum(batch.next_observations, jnp.tanh(u))
     value = offset + clone(batch.next_observations).log_prob_pre_tanh(u)
-    return batch.rewards + config.reward_bonus + config.discount * (1.0 - batch.terminals) * value
+    return td_target(batch._replace(rewards=batch.rewards + config.reward_bonus), config.discount, value)
 
 
 def squared_slopes(
@@ -59,11 +59,11 @@ def squared_slopes(
     """|d O / d a|^2 of each critic."""
 
     def one(net: Critic) -> Float[Array, " batch"]:
-        gradients = jax.grad(lambda a: net(observations, a).sum())(actions)
-        return (gradients**2).sum(-1)
+        slopes = gradient(lambda a: net(observations, a).sum(), actions)
+        return (slopes**2).sum(-1)
 
     members = len(critic.nets.biases[0])
-    return jnp.stack([one(jax.tree.map(lambda x, i=i: x[i : i + 1], critic)) for i in range(members)])
+    return jnp.stack([one(take(critic, slice(i, i + 1))) for i in range(members)])
 
 
 def critic_loss(
@@ -73,7 +73,7 @@ def critic_loss(
     log_mu: Float[Array, " batch"],
     target: Float[Array, " batch"],
     policy_actions: Float[Array, "batch act"],
-) -> tuple[Array, Metrics]:
+) -> tuple[Float[Array, ""], Metrics]:
     """(O + log mu - target)^2 + weight |d O / d a|^2, summed over the critics; log mu is the clone's, and fixed."""
     values = critic(batch.observations, batch.actions) + log_mu
     error = ((values - target) ** 2).mean(-1).sum()
@@ -86,8 +86,13 @@ def critic_loss(
 
 
 def actor_loss(
-    policy: GaussianPolicy, clone: Behaviour, critic: Critic, temperature: Array, batch: Batch, key: PRNGKeyArray
-) -> tuple[Array, Metrics]:
+    policy: GaussianPolicy,
+    clone: Behaviour,
+    critic: Critic,
+    temperature: Float[Array, ""],
+    batch: Batch,
+    key: PRNGKeyArray,
+) -> tuple[Float[Array, ""], Metrics]:
     """temperature log pi - (min O + log mu), at a ~ pi."""
     pi = policy(batch.observations)
     u = pi.sample_pre_tanh(key)
@@ -109,7 +114,8 @@ def update(
     config: FisherBRCConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[State, Metrics]:
     target_key, penalty_key, actor_key = split(key, 3)
-    clone: Behaviour = past["clone"].behaviour.model
+    before: Clone = past["clone"]
+    clone = before.behaviour.model
     target = targets(config, clone, state, batch, target_key)
     log_mu = clone(batch.observations).log_prob(batch.actions)
     policy_actions = state.policy.model(batch.observations).sample(penalty_key)
@@ -129,7 +135,8 @@ def update(
 
 def validate(config: FisherBRCConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray) -> Metrics:
     target_key, penalty_key = split(key, 2)
-    clone: Behaviour = past["clone"].behaviour.model
+    before: Clone = past["clone"]
+    clone = before.behaviour.model
     target = targets(config, clone, state, batch, target_key)
     log_mu = clone(batch.observations).log_prob(batch.actions)
     policy_actions = state.policy.model(batch.observations).sample(penalty_key)

@@ -1,13 +1,13 @@
-"""Implicit Q-learning (Kostrikov et al., 2022): improves the policy without ever asking Q about unseen actions."""
+"""Implicit Q-learning (Kostrikov et al., 2022): improves the policy without evaluating Q at unseen actions."""
 
 import math
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
+from sbac.algorithms.evaluation import td_loss, td_target
 from sbac.config import Config, RewardScale, config, layers, per_run, polyak_rate, rate, shared
 from sbac.nn import MLP, Critic, Trained, half_cosine, polyak
 
@@ -53,20 +53,10 @@ class Policy(eqx.Module):
         dropout: float = 0.0,
         key: PRNGKeyArray | None = None,
     ) -> Float[Array, " batch"]:
-        mean = jnp.tanh(self.net(observations) if key is None else with_dropout(self.net, observations, dropout, key))
+        """log pi(a|s); with a key, of the network with dropout."""
+        mean = jnp.tanh(self.net(observations, dropout=dropout, key=key))
         z = (actions - mean) * jnp.exp(-self.log_std)
         return -(0.5 * z**2 + self.log_std + 0.5 * math.log(2 * math.pi)).sum(-1)
-
-
-def with_dropout(
-    net: MLP, x: Float[Array, "batch inputs"], rate: float, key: PRNGKeyArray
-) -> Float[Array, "batch outputs"]:
-    """The network with a share of its hidden units silenced and the others scaled up."""
-    for i, (weight, bias) in enumerate(zip(net.weights[:-1], net.biases[:-1], strict=True)):
-        x = jax.nn.relu(x @ weight + bias)
-        kept = jax.random.bernoulli(jax.random.fold_in(key, i), 1.0 - rate, x.shape)
-        x = jnp.where(kept, x / (1.0 - rate), 0.0)
-    return x @ net.weights[-1] + net.biases[-1]
 
 
 class State(eqx.Module):
@@ -76,7 +66,7 @@ class State(eqx.Module):
     policy: Trained[Policy]
 
 
-def value_loss(config: IQLConfig, value: MLP, target: Critic, batch: Batch) -> tuple[Array, Metrics]:
+def value_loss(config: IQLConfig, value: MLP, target: Critic, batch: Batch) -> tuple[Float[Array, ""], Metrics]:
     """Equation (5): the expectile tau of Q over the data's actions, |tau - 1(u < 0)| u^2 with u = Q - V."""
     v = value.scalar(batch.observations)
     u = target.minimum(batch.observations, batch.actions) - v
@@ -85,18 +75,14 @@ def value_loss(config: IQLConfig, value: MLP, target: Critic, batch: Batch) -> t
     return loss, {"value_loss": loss, "v": v.mean()}
 
 
-def critic_loss(config: IQLConfig, critic: Critic, value: MLP, batch: Batch) -> tuple[Array, Metrics]:
+def critic_loss(config: IQLConfig, critic: Critic, value: MLP, batch: Batch) -> tuple[Float[Array, ""], Metrics]:
     """Equation (6): (r + gamma V(s') - Q(s, a))^2."""
-    next_value = value.scalar(batch.next_observations)
-    target = batch.rewards + config.discount * (1.0 - batch.terminals) * next_value
-    q = critic(batch.observations, batch.actions)
-    loss = ((q - target) ** 2).mean(-1).sum()
-    return loss, {"critic_loss": loss, "q": q.mean()}
+    return td_loss(critic, batch, td_target(batch, config.discount, value.scalar(batch.next_observations)))
 
 
 def policy_loss(
     config: IQLConfig, policy: Policy, value: MLP, target: Critic, batch: Batch, key: PRNGKeyArray | None
-) -> tuple[Array, Metrics]:
+) -> tuple[Float[Array, ""], Metrics]:
     """Equation (7): log likelihood of the data's actions, weighted by exp(beta (Q - V))."""
     advantage = target.minimum(batch.observations, batch.actions) - value.scalar(batch.observations)
     weight = jnp.minimum(jnp.exp(config.temperature * advantage), MAX_WEIGHT)

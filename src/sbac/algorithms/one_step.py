@@ -1,29 +1,23 @@
 """One-step RL (Brandfonbrener et al., 2021) with reverse-KL regularisation: evaluate the behaviour, then improve on
-it once. Q^mu never has to judge a policy's own actions at the next state, so nothing it overestimates feeds back."""
-
-from typing import Any
+it once. Q^mu is never evaluated at a policy's own actions at the next state, so its errors do not feed back."""
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import (
-    ANY_PRESET,
-    Actor,
-    Algorithm,
-    Batch,
-    Metrics,
-    Past,
-    Phase,
-    Rows,
-    Spec,
-    Step,
-    split,
-    when,
+from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, when
+from sbac.algorithms.cloning import negative_log_likelihood
+from sbac.algorithms.evaluation import (
+    Clones,
+    Estimate,
+    clone_actor,
+    clone_step,
+    init_estimate,
+    td_loss,
+    td_target,
 )
 from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
-from sbac.nn import BehaviourKind, Critic, GaussianPolicy, Trained, polyak
-from sbac.nn.behaviour import Behaviour, create
+from sbac.nn import Behaviour, BehaviourKind, Critic, GaussianPolicy, Trained, polyak
 
 
 @config
@@ -47,73 +41,35 @@ class OneStepConfig(Config):
 # --- Phase 1: the behaviour and its value ------------------------------------------------------------------------
 
 
-class Estimate(eqx.Module):
-    """`start` is the Gaussian clone that the policy starts from; the behaviour is the same one unless it is richer."""
-
-    start: Trained[GaussianPolicy]
-    behaviour: Trained[Any] | None
-    critic: Trained[Critic]
-    target: Critic
-
-    @property
-    def mu(self) -> Behaviour:
-        return self.start.model if self.behaviour is None else self.behaviour.model
-
-
-def clone_loss(model: Behaviour, rows: Rows) -> tuple[Array, Array]:
-    loss = -model(rows.observations).log_prob(rows.actions).mean()
-    return loss, loss
-
-
-def evaluation_loss(config: OneStepConfig, critic: Critic, target: Critic, batch: Batch) -> tuple[Array, Metrics]:
-    """Equation (3) with the data's own a': r + gamma Q'(s', a') - Q(s, a), squared."""
+def evaluation_loss(
+    config: OneStepConfig, critic: Critic, target: Critic, batch: Batch
+) -> tuple[Float[Array, ""], Metrics]:
+    """Equation (3) with the data's own a': (r + gamma Q'(s', a') - Q(s, a))^2, Q' the least of the target critics."""
     next_value = target.minimum(batch.next_observations, batch.next_actions)
-    value = batch.rewards + config.discount * (1.0 - batch.terminals) * next_value
-    q = critic(batch.observations, batch.actions)
-    loss = ((q - value) ** 2).mean(-1).sum()
-    return loss, {"critic_loss": loss, "q": q.mean()}
-
-
-def init_estimate(config: OneStepConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> Estimate:
-    start_key, behaviour_key, critic_key = split(key, 3)
-    start = GaussianPolicy.create(start_key, spec.observations, config.hidden, spec.actions)
-    behaviour = None
-    if config.behaviour != "gaussian":
-        model = create(config.behaviour, behaviour_key, spec.observations, config.hidden, spec.actions)
-        behaviour = Trained.create(model)
-    critic = Critic.create(critic_key, spec.observations, spec.actions, config.hidden, members=config.critics)
-    return Estimate(Trained.create(start), behaviour, Trained.create(critic), critic)
+    return td_loss(critic, batch, td_target(batch, config.discount, next_value))
 
 
 def estimate(
     config: OneStepConfig, past: Past, state: Estimate, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[Estimate, Metrics]:
-    def clone() -> tuple[Trained[GaussianPolicy], Trained[Any] | None, Array]:
-        start, loss = state.start.minimise(lambda m: clone_loss(m, batch.rows), config.learning_rate)
-        if state.behaviour is None:
-            return start, None, loss
-        behaviour, loss = state.behaviour.minimise(lambda m: clone_loss(m, batch.rows), config.learning_rate)
-        return start, behaviour, loss
+    def clone() -> Clones:
+        return clone_step(state, batch.rows, config.learning_rate)
 
-    def wait() -> tuple[Trained[GaussianPolicy], Trained[Any] | None, Array]:
-        return state.start, state.behaviour, clone_loss(state.mu, batch.rows)[1]
+    def wait() -> Clones:
+        return Clones(state.clone, state.richer, negative_log_likelihood(state.mu, batch.rows))
 
     all_along = config.clone_steps >= config.steps[0]
-    start, behaviour, loss = when(all_along or step.number < config.clone_steps, clone, wait)
+    clones = when(all_along or step.number < config.clone_steps, clone, wait)
     critic, metrics = state.critic.minimise(
         lambda q: evaluation_loss(config, q, state.target, batch), config.learning_rate
     )
     target = polyak(state.target, critic.model, config.target_rate)
-    return Estimate(start, behaviour, critic, target), {"clone_loss": loss, **metrics}
+    return Estimate(clones.clone, clones.richer, critic, target), {"clone_loss": clones.loss, **metrics}
 
 
 def validate_estimate(config: OneStepConfig, past: Past, state: Estimate, batch: Batch, key: PRNGKeyArray) -> Metrics:
     metrics = evaluation_loss(config, state.critic.model, state.target, batch)[1]
-    return {"clone_loss": clone_loss(state.mu, batch.rows)[1], **metrics}
-
-
-def clone_actor(config: OneStepConfig, past: Past, state: Estimate) -> Actor:
-    return Actor("tanh-gaussian", {"policy": state.start.model.net})
+    return {"clone_loss": negative_log_likelihood(state.mu, batch.rows), **metrics}
 
 
 # --- Phase 2: one improvement ------------------------------------------------------------------------------------
@@ -125,7 +81,7 @@ class Improve(eqx.Module):
 
 def policy_loss(
     config: OneStepConfig, policy: GaussianPolicy, mu: Behaviour, critic: Critic, batch: Batch, key: PRNGKeyArray
-) -> tuple[Array, Metrics]:
+) -> tuple[Float[Array, ""], Metrics]:
     """-Q^mu(s, a) + alpha KL(pi(.|s) || mu(.|s)), a ~ pi; the tanh cancels in the KL."""
     pi = policy(batch.observations)
     u = pi.sample_pre_tanh(key, (config.samples,))
@@ -135,7 +91,8 @@ def policy_loss(
 
 
 def init_improve(config: OneStepConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> Improve:
-    return Improve(Trained.create(past["estimate"].start.model))
+    before: Estimate = past["estimate"]
+    return Improve(Trained.create(before.clone.model))
 
 
 def improve(

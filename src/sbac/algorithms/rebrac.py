@@ -5,7 +5,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
-from sbac.algorithms.td3_bc import State, critic_loss, smoothed
+from sbac.algorithms.evaluation import td_loss, td_target
+from sbac.algorithms.td3_bc import State, smoothed
 from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
 from sbac.nn import Critic, DeterministicPolicy, Trained, polyak
 
@@ -35,12 +36,12 @@ def critic_target(config: ReBRACConfig, state: State, batch: Batch, key: PRNGKey
     next_actions = smoothed(next_actions, config.target_noise, config.target_noise_clip, key)
     next_value = state.critic_target.minimum(batch.next_observations, next_actions)
     next_value -= config.critic_penalty * squared_distance(next_actions, batch.next_actions)
-    return batch.rewards + config.discount * (1.0 - batch.terminals) * next_value
+    return td_target(batch, config.discount, next_value)
 
 
 def policy_loss(
     config: ReBRACConfig, policy: DeterministicPolicy, critic: Critic, batch: Batch
-) -> tuple[Array, Metrics]:
+) -> tuple[Float[Array, ""], Metrics]:
     """beta_1 |pi(s) - a|^2 - lambda min_i Q_i(s, pi(s)), with lambda = 1 / mean |Q|."""
     actions = policy(batch.observations)
     q = critic.minimum(batch.observations, actions)
@@ -60,7 +61,7 @@ def update(
     config: ReBRACConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[State, Metrics]:
     target = critic_target(config, state, batch, key)
-    critic, metrics = state.critic.minimise(lambda q: critic_loss(q, batch, target), config.learning_rate)
+    critic, metrics = state.critic.minimise(lambda q: td_loss(q, batch, target), config.learning_rate)
 
     def improve() -> State:
         policy, _ = state.policy.minimise(lambda p: policy_loss(config, p, critic.model, batch), config.learning_rate)
@@ -78,7 +79,7 @@ def update(
 
 
 def validate(config: ReBRACConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray) -> Metrics:
-    _, metrics = critic_loss(state.critic.model, batch, critic_target(config, state, batch, key))
+    _, metrics = td_loss(state.critic.model, batch, critic_target(config, state, batch, key))
     return metrics | policy_loss(config, state.policy.model, state.critic.model, batch)[1]
 
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
+from sbac.algorithms.evaluation import td_loss, td_target
 from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
 from sbac.nn import Critic, Gaussian, GaussianPolicy, Multiplier, Trained, polyak
 
@@ -50,17 +51,18 @@ def critic_target(config: SACConfig, state: State, batch: Batch, key: PRNGKeyArr
     """r + gamma (min Q'(s', a') - temperature log pi(a'|s')), a' from the policy."""
     next_actions, next_log_prob = act(state.policy.model, state.used, batch.next_observations, key)
     next_value = state.target.minimum(batch.next_observations, next_actions) - state.temperature.value * next_log_prob
-    return batch.rewards + config.discount * (1.0 - batch.terminals) * next_value
-
-
-def critic_loss(critic: Critic, batch: Batch, target: Array) -> tuple[Array, Metrics]:
-    q = critic(batch.observations, batch.actions)
-    return ((q - target) ** 2).mean(-1).sum(), {"q": q.mean()}
+    return td_target(batch, config.discount, next_value)
 
 
 def policy_loss(
-    policy: GaussianPolicy, critic: Critic, temperature: Array, used: Array, batch: Batch, key: PRNGKeyArray
-) -> tuple[Array, Array]:
+    policy: GaussianPolicy,
+    critic: Critic,
+    temperature: Float[Array, ""],
+    used: Float[Array, " act"],
+    batch: Batch,
+    key: PRNGKeyArray,
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """temperature log pi(a|s) - min Q(s, a), a ~ pi; returns the entropy as well."""
     actions, log_prob = act(policy, used, batch.observations, key)
     return (temperature * log_prob - critic.minimum(batch.observations, actions)).mean(), -log_prob.mean()
 
@@ -78,7 +80,7 @@ def update(
     next_key, key = split(key, 2)
     temperature = state.temperature.value
     target = critic_target(config, state, batch, next_key)
-    critic, metrics = state.critic.minimise(lambda q: critic_loss(q, batch, target), config.learning_rate)
+    critic, metrics = state.critic.minimise(lambda q: td_loss(q, batch, target), config.learning_rate)
     policy, entropy = state.policy.minimise(
         lambda p: policy_loss(p, critic.model, temperature, state.used, batch, key), config.learning_rate
     )
@@ -89,7 +91,7 @@ def update(
         polyak(state.target, critic.model, config.target_rate),
         state.temperature.update(target_entropy - entropy, config.learning_rate),
         state.used,
-    ), {**metrics, "entropy": entropy, "temperature": temperature}
+    ), {"q": metrics["q"], "entropy": entropy, "temperature": temperature}
 
 
 def actor(config: SACConfig, past: Past, state: State) -> Actor:

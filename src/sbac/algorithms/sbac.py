@@ -4,17 +4,19 @@ Phase *estimate* (lines 2 to 8) learns the behaviour mu and its value Q^mu; phas
 the visitation ratio w = d^pi / d^mu and the policy pi. Equation numbers are the paper's.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from sbac import ratio
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
+from sbac.algorithms.cloning import negative_log_likelihood
+from sbac.algorithms.evaluation import Estimate, clone_actor, clone_step, init_estimate, td_loss, td_target
 from sbac.config import Config, RewardScale, config, layers, nested, per_run, polyak_rate, rate, shared
-from sbac.nn import Critic, GaussianPolicy, Multiplier, Trained, half_cosine, polyak, pre_tanh
-from sbac.nn.behaviour import ActionDensity, Behaviour, BehaviourKind, create
+from sbac.nn import BehaviourKind, Critic, GaussianPolicy, Multiplier, Trained, half_cosine, polyak, pre_tanh
+from sbac.nn.behaviour import ActionDensity
 
 
 @config
@@ -85,8 +87,8 @@ class SBACConfig(Config):
     )
 
 
-def decay(config: SBACConfig, phase: int, step: Array) -> Array:
-    """What the learning rates of a phase are multiplied with."""
+def decay(config: SBACConfig, phase: int, step: Int[Array, ""]) -> Float[Array, ""]:
+    """The factor of a phase's learning rates at a step."""
     if not config.cosine_decay:
         return jnp.ones(())
     return half_cosine(step, config.steps[phase])
@@ -95,82 +97,44 @@ def decay(config: SBACConfig, phase: int, step: Array) -> Array:
 # --- Phase estimate ---------------------------------------------------------------------------------------------
 
 
-class Estimate(eqx.Module):
-    """`clone` is the Gaussian that pi may start from; `richer` the behaviour model where it is another one."""
-
-    clone: Trained[GaussianPolicy]
-    richer: Trained[Any] | None
-    critic: Trained[Critic]
-    target: Critic
-
-    @property
-    def mu(self) -> Behaviour:
-        return self.clone.model if self.richer is None else self.richer.model
-
-
-def init_estimate(config: SBACConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> Estimate:
-    clone_key, richer_key, critic_key = split(key, 3)
-    clone = GaussianPolicy.create(clone_key, spec.observations, config.hidden, spec.actions)
-    richer = None
-    if config.behaviour != "gaussian":
-        model = create(config.behaviour, richer_key, spec.observations, config.hidden, spec.actions)
-        richer = Trained.create(model)
-    critic = Critic.create(critic_key, spec.observations, spec.actions, config.hidden, members=config.critics)
-    return Estimate(Trained.create(clone), richer, Trained.create(critic), critic)
-
-
-def behaviour_loss(mu: Behaviour, batch: Batch) -> Array:
-    """Line 4: maximise log mu(a|s)."""
-    return -mu(batch.rows.observations).log_prob(batch.rows.actions).mean()
-
-
-def evaluation_loss(config: SBACConfig, critic: Critic, target: Critic, batch: Batch, next_actions: Array) -> Array:
-    """Lines 5 and 6: (r + gamma Q'(s', a') - Q(s, a))^2, without a future after terminal rows."""
-    bootstrap = (1.0 - batch.terminals) * target(batch.next_observations, next_actions)
-    error = batch.rewards + config.discount * bootstrap - critic(batch.observations, batch.actions)
-    return (error**2).mean(axis=-1).sum()
+def evaluation_loss(
+    config: SBACConfig, critic: Critic, target: Critic, batch: Batch, next_actions: Float[Array, "batch act"]
+) -> Float[Array, ""]:
+    """Lines 5 and 6: (r + gamma Q'(s', a') - Q(s, a))^2, each critic with its own target network Q'."""
+    next_values = target(batch.next_observations, next_actions)
+    return td_loss(critic, batch, td_target(batch, config.discount, next_values))[0]
 
 
 def estimate(
     config: SBACConfig, past: Past, state: Estimate, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[Estimate, Metrics]:
-    def mu_loss(mu: Behaviour) -> tuple[Array, Array]:
-        loss = behaviour_loss(mu, batch)
-        return loss, loss
-
-    def critic_loss(critic: Critic) -> tuple[Array, Array]:
+    def critic_loss(critic: Critic) -> tuple[Float[Array, ""], Float[Array, ""]]:
         loss = evaluation_loss(config, critic, state.target, batch, batch.next_actions)
         return loss, loss
 
     factor = decay(config, 0, step.number)
-    clone, mu_value = state.clone.minimise(mu_loss, factor * config.behaviour_learning_rate)
-    richer = state.richer
-    if richer is not None:
-        richer, mu_value = richer.minimise(mu_loss, factor * config.behaviour_learning_rate)
+    clones = clone_step(state, batch.rows, factor * config.behaviour_learning_rate)  # line 4: maximise log mu(a|s)
     critic, critic_value = state.critic.minimise(critic_loss, factor * config.critic_learning_rate)
     target = polyak(state.target, critic.model, config.target_rate)  # line 7
-    return Estimate(clone, richer, critic, target), {"behaviour_loss": mu_value, "critic_loss": critic_value}
+    metrics = {"behaviour_loss": clones.loss, "critic_loss": critic_value}
+    return Estimate(clones.clone, clones.richer, critic, target), metrics
 
 
 def validate_estimate(config: SBACConfig, past: Past, state: Estimate, batch: Batch, key: PRNGKeyArray) -> Metrics:
     return {
-        "behaviour_loss": behaviour_loss(state.mu, batch),
+        "behaviour_loss": negative_log_likelihood(state.mu, batch.rows),
         "critic_loss": evaluation_loss(config, state.critic.model, state.target, batch, batch.next_actions),
     }
-
-
-def clone_actor(config: SBACConfig, past: Past, state: Estimate) -> Actor:
-    return Actor("tanh-gaussian", {"policy": state.clone.model.net})
 
 
 # --- Phase improve ----------------------------------------------------------------------------------------------
 
 
 class Weight(eqx.Module):
-    """w, how far it can be believed, and what its last update said of it."""
+    """The estimator of w, the trust in it (0 to 1), and the diagnostics of its last update."""
 
     ratio: ratio.State
-    trust: Array
+    trust: Float[Array, ""]
     metrics: Metrics
 
 
@@ -208,10 +172,10 @@ def policy_objective(
     mu: ActionDensity,
     critic: Critic,
     weights: Float[Array, " batch"],
-    alpha: Array,
+    alpha: Float[Array, ""],
     batch: Batch,
     key: PRNGKeyArray,
-) -> tuple[Array, Metrics]:
+) -> tuple[Float[Array, ""], Metrics]:
     """Objective (8): E_{s ~ B, a ~ pi}[w(s) Q(s, a) + alpha log mu(a|s)]."""
     pi = policy(batch.observations)
     u = pi.sample_pre_tanh(key)
@@ -232,8 +196,8 @@ def policy_objective(
 def log_ratios(
     config: SBACConfig, policy: GaussianPolicy, before: Estimate, batch: Batch
 ) -> tuple[Float[Array, " batch"], Float[Array, " batch"]]:
-    """log pi / mu at the data's actions: of pi kept at least `ratio.std_floor` times as wide as the Gaussian clone,
-    which the estimator can work with, and of pi as it is, which says whether it should be believed."""
+    """log pi / mu at the data's actions, twice: of pi kept at least `ratio.std_floor` times as wide as the Gaussian
+    clone, which the estimator learns from, and of pi as it is, which its diagnostics are computed from."""
     u = pre_tanh(batch.actions)
     pi, log_mu = policy(batch.observations), before.mu(batch.observations).log_density(u)
     wide = ratio.floored(config.ratio, pi, before.clone.model(batch.observations))
@@ -249,7 +213,7 @@ def ratio_config(config: SBACConfig) -> ratio.RatioConfig:
 def ratio_batch(
     policy: GaussianPolicy, log_ratio: Float[Array, " batch"], batch: Batch, key: PRNGKeyArray
 ) -> ratio.RatioBatch:
-    """The transitions as the ratio's estimators read them; pi is held fixed."""
+    """The transitions in the form that the ratio's estimators read; pi is held fixed."""
     next_key, initial_key = split(key, 2)
     return ratio.RatioBatch(
         states=batch.observations,
@@ -263,13 +227,13 @@ def ratio_batch(
     )
 
 
-def trusted(config: SBACConfig, trust: Array, metrics: Metrics, batch: int) -> Array:
-    """A running judgement in [0, 1] of whether w can be believed, from the effective sample sizes.
+def trusted(config: SBACConfig, trust: Float[Array, ""], metrics: Metrics, batch: int) -> Float[Array, ""]:
+    """The new trust in w: a running mean, in [0, 1], of how large the effective sample sizes are.
 
     A share of 1 / batch, where a single row carries all the weight, is the least there can be and counts as 0.
     """
 
-    def share(name: str, enough: float | Array) -> Array:
+    def share(name: str, enough: float | Float[Array, ""]) -> Float[Array, ""]:
         return (metrics[name] - 1 / batch) / (enough - 1 / batch)
 
     now = jnp.minimum(share("beta_ess", config.temper_beta_ess), share("ratio_ess", config.temper_ratio_ess))
@@ -279,7 +243,7 @@ def trusted(config: SBACConfig, trust: Array, metrics: Metrics, batch: int) -> A
 def update_weight(
     config: SBACConfig, before: Estimate, policy: GaussianPolicy, last: Weight, batch: Batch, key: PRNGKeyArray
 ) -> Weight:
-    """A step of the ratio's estimator, and a look at whether it is to be believed."""
+    """A step of the ratio's estimator, its diagnostics and the trust that follows from them."""
     log_ratio, log_beta = log_ratios(config, policy, before, batch)
     state, _ = ratio.update(ratio_config(config), last.ratio, ratio_batch(policy, log_ratio, batch, key), key)
     metrics = ratio.diagnostics(config.ratio, state, batch.observations, log_beta)
@@ -315,7 +279,7 @@ def improve(
     if following is not None and target is not None:
         frozen, next_actions = target, state.policy.model(batch.next_observations).sample(critic_key)
 
-        def critic_loss(model: Critic) -> tuple[Array, Array]:
+        def critic_loss(model: Critic) -> tuple[Float[Array, ""], Float[Array, ""]]:
             loss = evaluation_loss(config, model, frozen, batch, next_actions)
             return loss, loss
 
@@ -325,7 +289,7 @@ def improve(
     # Line 12: pi by objective (8).
     alpha = state.alpha.value if config.constrained else jnp.asarray(config.alpha)
 
-    def policy_loss(policy: GaussianPolicy) -> tuple[Array, Metrics]:
+    def policy_loss(policy: GaussianPolicy) -> tuple[Float[Array, ""], Metrics]:
         value, extras = policy_objective(config, policy, mu, critic, weights, alpha, batch, policy_key)
         return -value, {"objective": value, **extras}
 

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
+from sbac.algorithms.evaluation import td_loss, td_target
 from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
 from sbac.nn import Critic, DeterministicPolicy, Trained, polyak
 
@@ -42,16 +43,13 @@ def critic_target(config: TD3Config, state: State, batch: Batch, key: PRNGKeyArr
     noise = jnp.clip(noise, -config.target_noise_clip, config.target_noise_clip)
     next_actions = jnp.clip(state.policy_target(batch.next_observations) + noise, -1.0, 1.0) * state.used
     next_value = state.critic_target.minimum(batch.next_observations, next_actions)
-    return batch.rewards + config.discount * (1.0 - batch.terminals) * next_value
+    return td_target(batch, config.discount, next_value)
 
 
-def critic_loss(critic: Critic, batch: Batch, target: Array) -> tuple[Array, Metrics]:
-    q = critic(batch.observations, batch.actions)
-    return ((q - target) ** 2).mean(-1).sum(), {"q": q.mean()}
-
-
-def policy_loss(policy: DeterministicPolicy, critic: Critic, used: Array, batch: Batch) -> tuple[Array, None]:
-    """The first critic alone judges the policy."""
+def policy_loss(
+    policy: DeterministicPolicy, critic: Critic, used: Float[Array, " act"], batch: Batch
+) -> tuple[Float[Array, ""], None]:
+    """-Q_1(s, pi(s)), of the first critic alone."""
     return -critic(batch.observations, policy(batch.observations) * used)[0].mean(), None
 
 
@@ -66,7 +64,7 @@ def update(
     config: TD3Config, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[State, Metrics]:
     target = critic_target(config, state, batch, key)
-    critic, metrics = state.critic.minimise(lambda q: critic_loss(q, batch, target), config.learning_rate)
+    critic, metrics = state.critic.minimise(lambda q: td_loss(q, batch, target), config.learning_rate)
 
     def improve() -> tuple[Trained[DeterministicPolicy], DeterministicPolicy, Critic]:
         policy, _ = state.policy.minimise(
@@ -82,7 +80,7 @@ def update(
         return state.policy, state.policy_target, state.critic_target
 
     policy, slow_policy, slow_critic = when(step.every(config.policy_delay, config.policy_delay - 1), improve, keep)
-    return State(policy, critic, slow_policy, slow_critic, state.used), metrics
+    return State(policy, critic, slow_policy, slow_critic, state.used), {"q": metrics["q"]}
 
 
 def actor(config: TD3Config, past: Past, state: State) -> Actor:

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
+from sbac.algorithms.evaluation import td_loss, td_target
 from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
 from sbac.nn import Critic, DeterministicPolicy, Trained, polyak
 
@@ -32,7 +33,10 @@ class State(eqx.Module):
 
 
 def smoothed(
-    actions: Float[Array, "batch act"], noise: float | Array, limit: float | Array, key: PRNGKeyArray
+    actions: Float[Array, "batch act"],
+    noise: float | Float[Array, ""],
+    limit: float | Float[Array, ""],
+    key: PRNGKeyArray,
 ) -> Float[Array, "batch act"]:
     """Actions with clipped noise: nearby actions should have similar values."""
     shift = jnp.clip(noise * jax.random.normal(key, actions.shape), -limit, limit)
@@ -44,18 +48,12 @@ def critic_target(config: TD3BCConfig, state: State, batch: Batch, key: PRNGKeyA
     next_actions = state.policy_target(batch.next_observations)
     next_actions = smoothed(next_actions, config.target_noise, config.target_noise_clip, key)
     next_value = state.critic_target.minimum(batch.next_observations, next_actions)
-    return batch.rewards + config.discount * (1.0 - batch.terminals) * next_value
-
-
-def critic_loss(critic: Critic, batch: Batch, target: Float[Array, " batch"]) -> tuple[Array, Metrics]:
-    q = critic(batch.observations, batch.actions)
-    loss = ((q - target) ** 2).mean(-1).sum()
-    return loss, {"critic_loss": loss, "q": q.mean()}
+    return td_target(batch, config.discount, next_value)
 
 
 def policy_loss(
     config: TD3BCConfig, policy: DeterministicPolicy, critic: Critic, batch: Batch
-) -> tuple[Array, Metrics]:
+) -> tuple[Float[Array, ""], Metrics]:
     """Equation (5): -lambda Q_1(s, pi(s)) + (pi(s) - a)^2, with lambda = alpha / mean |Q_1|."""
     actions = policy(batch.observations)
     q = critic(batch.observations, actions)[0]
@@ -75,7 +73,7 @@ def update(
     config: TD3BCConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[State, Metrics]:
     target = critic_target(config, state, batch, key)
-    critic, metrics = state.critic.minimise(lambda q: critic_loss(q, batch, target), config.learning_rate)
+    critic, metrics = state.critic.minimise(lambda q: td_loss(q, batch, target), config.learning_rate)
 
     def improve() -> State:
         policy, _ = state.policy.minimise(lambda p: policy_loss(config, p, critic.model, batch), config.learning_rate)
@@ -93,7 +91,7 @@ def update(
 
 
 def validate(config: TD3BCConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray) -> Metrics:
-    _, metrics = critic_loss(state.critic.model, batch, critic_target(config, state, batch, key))
+    _, metrics = td_loss(state.critic.model, batch, critic_target(config, state, batch, key))
     return metrics | policy_loss(config, state.policy.model, state.critic.model, batch)[1]
 
 

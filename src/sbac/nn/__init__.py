@@ -17,6 +17,10 @@ from sbac.nn.optim import Metrics as Metrics
 from sbac.nn.optim import Multiplier as Multiplier
 from sbac.nn.optim import Trained as Trained
 from sbac.nn.optim import half_cosine as half_cosine
+from sbac.nn.typed import Tree as Tree
+from sbac.nn.typed import choose as choose
+from sbac.nn.typed import gradient as gradient
+from sbac.nn.typed import take as take
 from sbac.nn.vae import ActionVAE as ActionVAE
 from sbac.nn.vae import GaussianVAE as GaussianVAE
 from sbac.nn.vae import VAEEnsemble as VAEEnsemble

@@ -1,13 +1,13 @@
 """Models of the behaviour policy mu(a|s), from one tanh-Gaussian to a normalising flow.
 
-All are densities over pre-tanh actions u with the conventions of `sbac.nn.gaussian`, and all answer the same
-questions: `log_density(u)`, `log_prob(actions)`, `log_prob_pre_tanh(u)`, `sample(key, shape)`, `mode()`. Only the
-Gaussian's samples can be differentiated through its parameters; the others are there to be cloned from data.
+All are densities over pre-tanh actions u with the conventions of `sbac.nn.gaussian`, and all have the methods of
+`ActionDensity`: `log_density(u)`, `log_prob(actions)`, `log_prob_pre_tanh(u)`, `sample(key, shape)`, `mode()`. Only
+the Gaussian's samples can be differentiated through its parameters; the others serve as clones of data.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import equinox as eqx
 import jax
@@ -199,7 +199,7 @@ class Flow(eqx.Module, _Squashed):
     def _coupling(
         self, layer: int, z: Float[Array, "... act"], transform: Callable[..., tuple[Array, Array]]
     ) -> tuple[Float[Array, "... act"], Float[Array, "..."]]:
-        """Splines move one half of the dimensions, seeing the state and the other half; the halves take turns."""
+        """Splines move one half of the dimensions, given the state and the other half; the halves alternate."""
         first, second = jnp.split(z, [z.shape[-1] // 2], axis=-1)
         kept, moved = (first, second) if layer % 2 == 0 else (second, first)
         observations = jnp.broadcast_to(self.observations, (*z.shape[:-1], self.observations.shape[-1]))
@@ -242,16 +242,17 @@ def moved_by(layer: int, actions: int) -> int:
 # --- By name -----------------------------------------------------------------------------------------------------
 
 BehaviourKind = Literal["gaussian", "mixture-per-dim", "mixture", "flow"]
-KINDS: dict[str, Any] = {
-    "gaussian": GaussianPolicy,
-    "mixture-per-dim": MixturePerDimPolicy,
-    "mixture": MixturePolicy,
-    "flow": FlowPolicy,
+Create = Callable[[PRNGKeyArray, int, Sequence[int], int], Behaviour]
+MODELS: dict[str, Create] = {
+    "gaussian": GaussianPolicy.create,
+    "mixture-per-dim": MixturePerDimPolicy.create,
+    "mixture": MixturePolicy.create,
+    "flow": FlowPolicy.create,
 }
 
 
 def create(kind: str, key: PRNGKeyArray, observations: int, hidden: Sequence[int], actions: int) -> Behaviour:
     """A behaviour model of that kind, untrained."""
-    if kind not in KINDS:
-        raise unknown("behaviour model", kind, KINDS)
-    return KINDS[kind].create(key, observations, hidden, actions)
+    if kind not in MODELS:
+        raise unknown("behaviour model", kind, MODELS)
+    return MODELS[kind](key, observations, hidden, actions)

@@ -10,7 +10,7 @@ from sbac.nn.mlp import MLP
 
 
 class Critic(eqx.Module):
-    """`members` Q-networks evaluated together; the first axis of the output runs over them."""
+    """`members` Q-networks, evaluated together; the first axis of the output runs over them."""
 
     nets: MLP
 
@@ -33,7 +33,10 @@ class Critic(eqx.Module):
     def __call__(
         self, observations: Float[Array, "*batch obs"], actions: Float[Array, "*batch act"]
     ) -> Float[Array, "members *batch"]:
-        return jax.vmap(lambda net: net.scalar(observations, actions))(self.nets)
+        def one(net: MLP) -> Float[Array, "*batch"]:
+            return net.scalar(observations, actions)
+
+        return jax.vmap(one)(self.nets)
 
     def minimum(
         self, observations: Float[Array, "*batch obs"], actions: Float[Array, "*batch act"]

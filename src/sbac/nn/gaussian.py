@@ -66,7 +66,7 @@ class Gaussian(NamedTuple):
         return jnp.tanh(self.sample_pre_tanh(key, shape))
 
     def mode(self) -> Float[Array, "*batch act"]:
-        """tanh of the mean: what the policy does when it is asked for one action."""
+        """tanh of the mean: the policy's single action where one is needed."""
         return jnp.tanh(self.mean)
 
 

@@ -18,7 +18,7 @@ _precision: ContextVar[Precision] = ContextVar("precision", default="tf32")
 
 @contextmanager
 def precision(name: Precision) -> Generator[None]:
-    """What the products of networks traced inside are computed in.
+    """Sets what the products of networks traced inside are computed in.
 
     float32; tf32: float32 with the mantissa that the tensor cores of a GPU round factors to (elsewhere float32);
     bfloat16: hidden layers, factors and results, and tf32 for the last layer. Weights, Adam and losses are always
@@ -64,17 +64,26 @@ class MLP(eqx.Module):
         biases = [jnp.zeros(fan_out) for _, fan_out in shapes]
         return cls(weights, biases, normalise)
 
-    def __call__(self, *inputs: Float[Array, "*batch _"]) -> Float[Array, "*batch outputs"]:
-        """Concatenates its inputs along the last axis and applies the layers."""
+    def __call__(
+        self, *inputs: Float[Array, "*batch _"], dropout: float = 0.0, key: PRNGKeyArray | None = None
+    ) -> Float[Array, "*batch outputs"]:
+        """Concatenates its inputs along the last axis and applies the layers.
+
+        With a `key`, a share `dropout` of the hidden units is set to 0 and the others are scaled up, so that the mean
+        stays the same: for training. Without a key nothing is dropped.
+        """
         x = inputs[0] if len(inputs) == 1 else jnp.concatenate(inputs, axis=-1)
         hidden = jnp.bfloat16 if _precision.get() == "bfloat16" else x.dtype
         full, x = x.dtype, x.astype(hidden)
-        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+        for layer, (weight, bias) in enumerate(zip(self.weights[:-1], self.biases[:-1], strict=True)):
             x = jax.nn.relu(x @ weight.astype(hidden) + bias.astype(hidden))
             if self.normalise:
                 x = x.astype(full)
                 x = (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)
                 x = x.astype(hidden)
+            if key is not None:
+                kept = jax.random.bernoulli(jax.random.fold_in(key, layer), 1.0 - dropout, x.shape)
+                x = jnp.where(kept, x / (1.0 - dropout), 0.0)
         return x.astype(full) @ self.weights[-1] + self.biases[-1]
 
     def scalar(self, *inputs: Float[Array, "*batch _"]) -> Float[Array, "*batch"]:
@@ -82,9 +91,13 @@ class MLP(eqx.Module):
         return self(*inputs)[..., 0]
 
 
-Tree = TypeVar("Tree")
+Model = TypeVar("Model")
 
 
-def polyak(target: Tree, online: Tree, rate: float | Array) -> Tree:
+def polyak(target: Model, online: Model, rate: float | Float[Array, ""]) -> Model:
     """target <- (1 - rate) target + rate online, leaf by leaf."""
-    return jax.tree.map(lambda t, o: t + rate * (o - t), target, online)
+
+    def nearer(slow: Array, fast: Array) -> Array:
+        return slow + rate * (fast - slow)
+
+    return jax.tree.map(nearer, target, online)

@@ -1,45 +1,63 @@
 """A module with its Adam state: the learning rate is an argument, so that it can differ between runs."""
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array
+from jaxtyping import Array, Float, Int
+
+from sbac.nn.typed import Tree, gradient_and_extras
 
 Model = TypeVar("Model")
-Metrics = dict[str, Array]
+New = TypeVar("New")
+Extras = TypeVar("Extras")
+Metrics = dict[str, Float[Array, ""]]
 _adam = optax.scale_by_adam()
 
 
 class Trained(eqx.Module, Generic[Model]):
-    """A model and the moments Adam keeps of its gradients."""
+    """A model and Adam's moments of its gradients."""
 
     model: Model
-    moments: Any
+    moments: Tree
 
-    @classmethod
-    def create(cls, model: Model) -> "Trained[Model]":
-        return cls(model, _adam.init(model))  # pyright: ignore[reportArgumentType]
+    @staticmethod
+    def create(model: New) -> "Trained[New]":
+        """The model as it stands, with moments of zero."""
+        return Trained(model, first_moments(model))
 
-    def step(self, gradients: Model, learning_rate: float | Array) -> "Trained[Model]":
+    def step(self, gradients: Model, learning_rate: float | Float[Array, ""]) -> "Trained[Model]":
         """One Adam step down the gradients."""
-        updates, moments = _adam.update(gradients, self.moments)  # pyright: ignore[reportArgumentType]
-        model = jax.tree.map(lambda p, u: p - learning_rate * u, self.model, updates)
-        return Trained(model, moments)
+
+        def moved(parameter: Array, update: Array) -> Array:
+            return parameter - learning_rate * update
+
+        updates, moments = adam(gradients, self.moments)
+        return Trained(jax.tree.map(moved, self.model, updates), moments)
 
     def minimise(
-        self, loss: Callable[[Model], tuple[Array, Any]], learning_rate: float | Array
-    ) -> tuple["Trained[Model]", Any]:
+        self, loss: Callable[[Model], tuple[Array, Extras]], learning_rate: float | Float[Array, ""]
+    ) -> tuple["Trained[Model]", Extras]:
         """One step down `loss(model) -> (value, extras)`; returns the extras."""
-        gradients, extras = jax.grad(loss, has_aux=True)(self.model)
+        gradients, extras = gradient_and_extras(loss, self.model)
         return self.step(gradients, learning_rate), extras
 
 
-def half_cosine(step: Array, steps: int) -> Array:
-    """What a learning rate is multiplied with that falls from 1 to 0 over `steps` steps."""
+def first_moments(model: Tree) -> Tree:
+    """Adam's moments before the first step."""
+    return _adam.init(model)
+
+
+def adam(gradients: Tree, moments: Tree) -> tuple[Tree, Tree]:
+    """Adam's update for a learning rate of 1, and the new moments."""
+    return _adam.update(gradients, moments)
+
+
+def half_cosine(step: Int[Array, ""], steps: int) -> Float[Array, ""]:
+    """The factor of a learning rate that falls from 1 to 0 over `steps` steps."""
     return 0.5 * (1.0 + jnp.cos(jnp.pi * step / steps))
 
 
@@ -49,19 +67,19 @@ class Multiplier(eqx.Module):
     state: Trained[Array]
 
     @classmethod
-    def create(cls, value: float | Array = 1.0) -> "Multiplier":
+    def create(cls, value: float | Float[Array, ""] = 1.0) -> "Multiplier":
         return cls(Trained.create(jnp.log(jnp.asarray(value, jnp.float32))))
 
     @property
-    def value(self) -> Array:
+    def value(self) -> Float[Array, ""]:
         return jnp.exp(self.state.model)
 
     def update(
         self,
-        violation: Array,
-        learning_rate: float | Array,
-        minimum: float = 1e-6,
-        maximum: float = 1e6,
+        violation: Float[Array, ""],
+        learning_rate: float | Float[Array, ""],
+        minimum: float | Float[Array, ""] = 1e-6,
+        maximum: float | Float[Array, ""] = 1e6,
     ) -> "Multiplier":
         """Dual ascent on exp(x) * violation."""
         stepped = self.state.step(-violation * self.value, learning_rate)

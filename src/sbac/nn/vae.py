@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.nn.gaussian import Gaussian, bounded_log_std, log_tanh_slope
 from sbac.nn.mlp import MLP
+from sbac.nn.typed import take
 
 CODE_LOG_STD_MIN = -4.0
 CODE_LOG_STD_MAX = 2.0  # the prior's is 0; off the data a wider code would overflow the decoder
@@ -21,7 +22,7 @@ CODE_LIMIT = 0.5
 
 
 def kl_divergence(p: Gaussian, q: Gaussian) -> Float[Array, "*batch"]:
-    """KL(p || q) of diagonal Gaussians; the tanh changes both densities alike and leaves it as it is."""
+    """KL(p || q) of diagonal Gaussians; the tanh changes both densities alike, so that it cancels."""
     spread = jnp.exp(2.0 * (p.log_std - q.log_std)) + ((p.mean - q.mean) * jnp.exp(-q.log_std)) ** 2
     return (0.5 * (spread - 1.0) + q.log_std - p.log_std).sum(-1)
 
@@ -97,7 +98,7 @@ class ActionVAE(VAE):
 
     def loss(
         self, observations: Float[Array, "batch obs"], actions: Float[Array, "batch act"], key: PRNGKeyArray
-    ) -> Array:
+    ) -> Float[Array, ""]:
         """Reconstruction error plus half the KL from the prior, both averaged over their dimensions."""
         codes = self.encode(observations, actions)
         reconstructed = jnp.tanh(self.decode(observations, codes.sample(key)))
@@ -155,7 +156,7 @@ class GaussianVAE(VAE):
 
 
 class VAEEnsemble(eqx.Module):
-    """Several Gaussian VAEs that learn apart; their bounds are averaged and their samples pooled."""
+    """Several Gaussian VAEs, trained independently; their bounds are averaged and their samples pooled."""
 
     members: GaussianVAE
 
@@ -163,8 +164,10 @@ class VAEEnsemble(eqx.Module):
     def create(
         cls, key: PRNGKeyArray, observations: int, hidden: Sequence[int], actions: int, count: int
     ) -> "VAEEnsemble":
-        keys = jax.random.split(key, count)
-        return cls(jax.vmap(lambda k: GaussianVAE.create(k, observations, hidden, actions))(keys))
+        def one(k: PRNGKeyArray) -> GaussianVAE:
+            return GaussianVAE.create(k, observations, hidden, actions)
+
+        return cls(jax.vmap(one)(jax.random.split(key, count)))
 
     def negative_elbos(
         self, observations: Float[Array, "batch obs"], u: Float[Array, "batch act"], key: PRNGKeyArray
@@ -189,8 +192,8 @@ class VAEEnsemble(eqx.Module):
         return each.reshape(-1, *each.shape[2:])
 
     def central_policy(self) -> MLP:
-        """Of the first member."""
-        return jax.tree.map(lambda x: x[0], self.members).central_policy()
+        """That of the first member."""
+        return take(self.members, 0).central_policy()
 
     def _each(self, key: PRNGKeyArray, function: Callable[[GaussianVAE, PRNGKeyArray], Array]) -> Array:
         keys = jax.random.split(key, len(self.members.decoder.biases[0]))

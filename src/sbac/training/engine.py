@@ -1,25 +1,27 @@
 """The engine: vmap over runs of a loop over steps, compiled once a phase.
 
-The datasets lie on the device, batches are drawn there, metrics are summed there, and the host sees one small
+The datasets lie on the device, batches are drawn there, metrics are summed there, and the host gets one small
 record per chunk. The step counter is shared by all runs; a run's keys come from its seed and the step alone, so a
 chunk can start anywhere and a resumed run repeats the same bits.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import jax.stages
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Phase, Spec, Step
+from sbac.algorithms.base import Actor, Algorithm, AnyPhase, Batch, Metrics, Spec, Step
 from sbac.config import fields_of, values_of
-from sbac.nn import precision
+from sbac.nn import Tree, precision, take
+from sbac.nn.typed import Jitted, jit, loop, scan, shapes
 from sbac.training.grid import Member, Recorder, stack
 from sbac.training.table import Table, draw
 
-Tree = Any
 VALIDATION_BATCH = 1024
 LONGEST_BLOCK = 100  # steps whose batches are drawn at once
 LONGEST_PERIOD = 8  # of an update that is written out step by step: each is compiled anew
@@ -33,14 +35,14 @@ def run_keys(seed: Array, phase: int) -> tuple[PRNGKeyArray, PRNGKeyArray, PRNGK
 
 
 class Inputs(NamedTuple):
-    """What the runs of a phase are given, with an axis for runs."""
+    """The arguments of a phase's programs, with an axis for runs."""
 
     configs: Tree
     seeds: Array
     datasets: Array
-    """Which dataset each learns from."""
+    """The number of the dataset that each run learns from."""
     past: dict[str, Tree]
-    """The final states that each builds upon, by phase."""
+    """The final states of the earlier phases, by phase."""
 
 
 class Program:
@@ -60,7 +62,7 @@ class Program:
         self._reads = fields_read(algorithm, runs[0], table, spec)
         self.distinct = [distinct_runs(runs, reads) for reads in self._reads]
         self._chunks = [self._compile(i) for i in range(len(algorithm.phases))]
-        self._actors = [jax.jit(jax.vmap(phase.actor)) for phase in algorithm.phases]
+        self._actors = [jit(jax.vmap(phase.actor)) for phase in algorithm.phases]
 
     def members(self, phase: int) -> list[Member]:
         """The runs a phase trains: one for each distinct value of what it and the phases before it read."""
@@ -71,7 +73,7 @@ class Program:
         return [self.runs[first[row]] for row in range(len(first))]
 
     def distinguishing(self, phase: int) -> set[str]:
-        """The config fields a phase's outcome depends on: those shared by the group, and the per-run ones it read."""
+        """The config fields that a phase's outcome depends on: the shared ones, and the per-run ones that it read."""
         fields = fields_of(type(self.runs[0].config))
         return {name for name, f in fields.items() if not f.spec.per_run} | self._reads[phase]
 
@@ -82,7 +84,7 @@ class Program:
         for earlier in range(phase):
             name = self.algorithm.phases[earlier].name
             rows = np.asarray([self.distinct[earlier][run] for run in first])
-            past[name] = _take(finals[name], rows)
+            past[name] = _taken(finals[name], rows)
         seeds = jnp.asarray([m.seed for m in members], jnp.uint32)
         return Inputs(stack(m.config for m in members), seeds, jnp.asarray([m.dataset for m in members]), past)
 
@@ -94,19 +96,19 @@ class Program:
             spec = self.spec._replace(states=self.spec.states[dataset])
             return init(config, spec, past, run_keys(seed, phase)[0])
 
-        return jax.jit(jax.vmap(one))(*self.inputs(phase, finals))
+        return jit(jax.vmap(one))(*self.inputs(phase, finals))
 
     def shape(self, phase: int, finals: Mapping[str, Tree]) -> Tree:
         """The state's structure, without computing it: what a checkpoint is read into."""
-        return jax.eval_shape(lambda f: self.init(phase, f), dict(finals))
+        return shapes(partial(self.init, phase), dict(finals))
 
     def advance(
         self, phase: int, inputs: Inputs, state: Tree, start: int, stop: int, block: int = 1
     ) -> tuple[Tree, Metrics]:
         """Steps [start, stop) of all runs, and the mean of each metric over them. Consumes `state`.
 
-        `block` divides both: how many steps the device makes without asking the host whether to go on. Each value is
-        a program of its own, and the steps are the same in all.
+        `block` divides both: it is the number of steps that the device takes without a check of whether to go on.
+        Each value is a program of its own, and the steps are the same in all.
         """
         assert start % block == stop % block == 0, (start, stop, block)
         return self._chunks[phase](*inputs, state, self.table, self.validation, start, stop, block)
@@ -122,9 +124,9 @@ class Program:
         period = self.algorithm.phases[phase].period(self.runs[0].config)
         return period if period <= LONGEST_PERIOD and block % period == 0 else 1
 
-    def compiled(self, phase: int, finals: Mapping[str, Tree], block: int) -> Any:
-        """The phase's program, compiled and not run (`finals` may be shapes): what it will cost can be read from it."""
-        inputs = jax.eval_shape(lambda f: self.inputs(phase, f), dict(finals))
+    def compiled(self, phase: int, finals: Mapping[str, Tree], block: int) -> jax.stages.Compiled:
+        """The phase's program, compiled and not run (`finals` may be shapes): its cost can be read from it."""
+        inputs = shapes(partial(self.inputs, phase), dict(finals))
         state, tables = self.shape(phase, finals), (self.table, self.validation)
         return self._chunks[phase].lower(*inputs, state, *tables, 0, block, block).compile()
 
@@ -132,7 +134,7 @@ class Program:
         """The policies of all runs, stacked."""
         return self._actors[phase](inputs.configs, inputs.past, state)
 
-    def _compile(self, index: int) -> Any:
+    def _compile(self, index: int) -> Jitted[..., tuple[Tree, Metrics]]:
         phase = self.algorithm.phases[index]
         actions = self.spec.actions
 
@@ -150,33 +152,42 @@ class Program:
         ) -> tuple[Tree, Metrics]:
             _, step_key, validation_key = run_keys(seed, index)
 
-            shapes = jax.eval_shape(lambda s: _metrics(phase, config, past, s, table, actions), state)
-            names = list(shapes)
+            def first_metrics(state: Tree) -> Metrics:
+                return _metrics(phase, config, past, state, table, actions)
+
+            names = list(shapes(first_metrics, state))
             place = table.place(dataset)
             unrolled = self.unrolled(index, block)
 
-            def turns(carry: tuple[Tree, Array], now: tuple[Array, Batch, PRNGKeyArray]) -> tuple[Any, None]:
+            def turns(carry: tuple[Tree, Array], now: tuple[Array, Batch, PRNGKeyArray]) -> tuple[Tree, Array]:
                 state, sums = carry
                 for turn in range(unrolled):
-                    i, batch, key = jax.tree.map(lambda x: x[turn], now)  # noqa: B023 (used at once)
+                    i, batch, key = take(now, turn)
                     state, metrics = phase.update(config, past, state, batch, key, Step(i, unrolled, turn))
                     sums += jnp.stack([metrics[name] for name in names])
-                return (state, sums), None
+                return state, sums
+
+            def keys_of(step: Array) -> PRNGKeyArray:
+                """One key for the batch, one for the update."""
+                return jax.random.split(jax.random.fold_in(step_key, step))
+
+            def batch_of(key: PRNGKeyArray) -> Batch:
+                return draw(table, place, key, config.batch_size, phase.needs, actions)
+
+            def by_turn(x: Array) -> Array:
+                return x.reshape(block // unrolled, unrolled, *x.shape[1:])
 
             def steps(b: Array, carry: tuple[Tree, Array]) -> tuple[Tree, Array]:
-                # Keys and batches of a block are drawn at once: what a step launches is its update alone.
+                # Keys and batches of a block are drawn at once: a step launches its update alone.
                 numbers = start + b * block + jnp.arange(block)
-                keys = jax.vmap(lambda i: jax.random.split(jax.random.fold_in(step_key, i)))(numbers)
-                batches = jax.vmap(lambda k: draw(table, place, k, config.batch_size, phase.needs, actions))(keys[:, 0])
-                drawn = (numbers, batches, keys[:, 1])
-                drawn = jax.tree.map(lambda x: x.reshape(block // unrolled, unrolled, *x.shape[1:]), drawn)
-                return jax.lax.scan(turns, carry, drawn)[0]
+                keys = jax.vmap(keys_of)(numbers)
+                drawn = (numbers, jax.vmap(batch_of)(keys[:, 0]), keys[:, 1])
+                return scan(turns, carry, jax.tree.map(by_turn, drawn))
 
             # A loop of known length is launched ahead of the device; one of unknown length waits for it every time.
             blocks = (stop - start) // block
-            state, sums = jax.lax.fori_loop(0, blocks, steps, (state, jnp.zeros(len(names))))
-            sums = dict(zip(names, sums, strict=True))
-            means = jax.tree.map(lambda x: x / jnp.maximum(stop - start, 1), sums)
+            state, sums = loop(blocks, steps, (state, jnp.zeros(len(names))))
+            means = {name: total / jnp.maximum(stop - start, 1) for name, total in zip(names, sums, strict=True)}
             if held_out is not None and phase.validate is not None:
                 key = jax.random.fold_in(validation_key, stop)
                 draw_key, loss_key = jax.random.split(key)
@@ -193,15 +204,17 @@ class Program:
             state: Tree,
             table: Table,
             held_out: Table | None,
-            *span: Any,
+            start: Array,
+            stop: Array,
+            block: int,
         ) -> tuple[Tree, Metrics]:
             def run(config: Tree, seed: Array, dataset: Array, before: Tree, own: Tree) -> tuple[Tree, Metrics]:
-                return one(config, seed, dataset, before, own, table, held_out, *span)
+                return one(config, seed, dataset, before, own, table, held_out, start, stop, block)
 
             with precision(configs.precision):
                 return jax.vmap(run)(configs, seeds, datasets, past, state)
 
-        return jax.jit(all_runs, donate_argnums=(4,), static_argnums=(9,), compiler_options=compiler_options())
+        return jit(all_runs, donate=(4,), static=(9,), compiler_options=compiler_options())
 
 
 def compiler_options() -> dict[str, str]:
@@ -210,7 +223,7 @@ def compiler_options() -> dict[str, str]:
     return {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"} if on_gpu else {}
 
 
-def _metrics(phase: Phase, config: Tree, past: Tree, state: Tree, table: Table, actions: int) -> Metrics:
+def _metrics(phase: AnyPhase, config: Tree, past: Tree, state: Tree, table: Table, actions: int) -> Metrics:
     key = jax.random.key(0, impl="threefry2x32")
     batch = draw(table, table.place(0), key, config.batch_size, phase.needs, actions)
     return phase.update(config, past, state, batch, key, Step(jnp.zeros((), jnp.int32)))[1]
@@ -225,14 +238,15 @@ def fields_read(algorithm: Algorithm, run: Member, table: Table, spec: Spec) -> 
     for phase in algorithm.phases:
         recorder = Recorder(run.config)
 
-        def trace(table: Table, past: Tree, phase: Phase = phase, recorder: Recorder = recorder) -> Tree:
+        def trace(given: tuple[Table, Tree], phase: AnyPhase = phase, recorder: Recorder = recorder) -> Tree:
+            table, past = given
             state = phase.init(recorder, spec._replace(states=spec.states[0]), past, key)
             batch = draw(table, table.place(0), key, run.config.batch_size, phase.needs, spec.actions)
             state, _ = phase.update(recorder, past, state, batch, key, Step(jnp.zeros((), jnp.int32)))
             phase.actor(recorder, past, state)
             return state
 
-        past[phase.name] = jax.eval_shape(trace, table, dict(past))
+        past[phase.name] = shapes(trace, (table, dict(past)))
         read = read | recorder.read
         reads.append(read)
     return reads
@@ -248,7 +262,9 @@ def distinct_runs(runs: Sequence[Member], reads: set[str]) -> list[int]:
     return [order[value] for value in values]
 
 
-@jax.jit
-def _take(tree: Tree, rows: Array) -> Tree:
-    """Rows of every array, in one program: by themselves each shape would be compiled."""
-    return jax.tree.map(lambda x: x[rows], tree)
+def _take_rows(tree: Tree, rows: np.ndarray) -> Tree:
+    return take(tree, rows)
+
+
+_taken = jit(_take_rows)
+"""Rows of every array, in one program: taken one by one, every shape would be a program of its own."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sbac import files
-from sbac.algorithms.base import Actor, Algorithm, Phase
+from sbac.algorithms.base import Actor, Algorithm, AnyPhase
 from sbac.data import Dataset
 from sbac.environments.opening import EnvSource
 from sbac.evaluation.worker import Pool
@@ -178,15 +178,15 @@ class Part:
         path = self.launch.state_path(self.group)
         return files.load_arrays(path)[0] if path.exists() else {}
 
-    def saved(self, phase: Phase, shape: Tree) -> Tree:
+    def saved(self, phase: AnyPhase, shape: Tree) -> Tree:
         """A phase's state as the checkpoint has it; `shape` is that of its own runs."""
         return fill_tree(shape, _under(self._saved, phase.name), str(self.launch.state_path(self.group)))
 
-    def starts_warm(self, phase: Phase) -> bool:
+    def starts_warm(self, phase: AnyPhase) -> bool:
         """Whether the phase begins where another run has ended."""
         return self.launch.warm_start is not None and phase.name in (self.launch.warm_phases or [phase.name])
 
-    def warm(self, phase: Phase, shape: Tree) -> Tree:
+    def warm(self, phase: AnyPhase, shape: Tree) -> Tree:
         """The other run's last state."""
         assert self.launch.warm_start is not None
         read_config(self.launch.warm_start)

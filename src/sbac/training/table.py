@@ -1,8 +1,8 @@
-"""Datasets as they lie on the device: one packed array of transitions, drawn from by index.
+"""Datasets on the device: one packed array of transitions, drawn from by index.
 
 The rows of a dataset are ordered by how much is known of them: first those with s' and a', then those with s' alone,
-then those that serve for cloning only. Drawing from a prefix therefore never meets a row that lacks what the phase
-needs. Several datasets of equal shape lie behind each other, and each run draws from its own.
+then those that serve for cloning only. A draw from a prefix therefore never returns a row that lacks what the phase
+needs. Several datasets of equal shape lie one after the other, and each run draws from its own.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, UInt
 
-from sbac.algorithms.base import Batch, Rows
+from sbac.algorithms.base import Batch, Needs, Rows
 from sbac.config import Config
 from sbac.data.dataset import Dataset
 from sbac.errors import UserError
+from sbac.nn import take
 
-NEEDS = ("next_action", "next_state", "row")
+NEEDS: tuple[Needs, ...] = ("next_action", "next_state", "row")
+"""In the order in which the rows lie: every prefix serves the kinds from its own on."""
 
 
 class Scaling(NamedTuple):
@@ -60,7 +62,7 @@ class Scaling(NamedTuple):
         return (rewards - self.reward_shift) * self.reward_scale
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What a policy needs of it."""
+        """The arrays that a policy needs."""
         names = ("observation_mean", "observation_std", "action_low", "action_high")
         return {f"scale/{n}": np.asarray(getattr(self, n), np.float32) for n in names}
 
@@ -82,10 +84,11 @@ class Table(NamedTuple):
     places: Place
 
     def place(self, dataset: int | Array) -> Place:
-        return jax.tree.map(lambda x: x[dataset], self.places)
+        """The place of one dataset."""
+        return take(self.places, dataset)
 
-    def require(self, needs: str, name: str) -> None:
-        """Refuses data without a single row of the kind a phase draws."""
+    def require(self, needs: Needs, name: str) -> None:
+        """Refuses data without a single row of the kind that a phase draws."""
         if int(self.places.counts[0, NEEDS.index(needs)]) == 0:
             raise UserError(
                 f"dataset {name}: no row has a known {needs.replace('_', ' ')}, nothing to learn values from"
@@ -148,7 +151,7 @@ def build_table(data: Dataset, scaling: Scaling) -> Table:
     )
 
 
-def draw(table: Table, place: Place, key: PRNGKeyArray, size: int, needs: str, actions: int) -> Batch:
+def draw(table: Table, place: Place, key: PRNGKeyArray, size: int, needs: Needs, actions: int) -> Batch:
     """A batch of rows of the dataset at `place`, uniform with replacement.
 
     An index is 32 random bits modulo the number of rows: uniform up to a relative error of rows / 2^32.

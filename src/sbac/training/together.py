@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sbac import interrupts
-from sbac.algorithms.base import Phase, Spec
+from sbac.algorithms.base import AnyPhase, Spec
 from sbac.evaluation.worker import Pool
 from sbac.runs import Run
 from sbac.training.engine import Program
@@ -141,7 +141,7 @@ class Training:
             return self._assembled(index, finals, Part.warm)
         return self.program.init(index, finals)
 
-    def _assembled(self, index: int, finals: Mapping[str, Tree], read: Callable[[Part, Phase, Tree], Tree]) -> Tree:
+    def _assembled(self, index: int, finals: Mapping[str, Tree], read: Callable[[Part, AnyPhase, Tree], Tree]) -> Tree:
         """A phase's state, its parts read one by one."""
         shape = self.program.shape(index, finals)
 

@@ -1,22 +1,15 @@
-"""States as named arrays and back: what a checkpoint holds."""
+"""A checkpoint's content: a state as named arrays, and back."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from sbac.errors import UserError
-
-Tree = Any
-
-
-def leaf_names(tree: Tree) -> list[str]:
-    """A name for every leaf, from its path."""
-    return [
-        jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in jax.tree_util.tree_leaves_with_path(tree)
-    ]
+from sbac.nn import Tree
+from sbac.nn.typed import leaf_names
 
 
 def tree_arrays(tree: Tree) -> dict[str, np.ndarray]:
@@ -26,7 +19,7 @@ def tree_arrays(tree: Tree) -> dict[str, np.ndarray]:
 
 def fill_tree(shape: Tree, arrays: Mapping[str, np.ndarray], where: str) -> Tree:
     """A tree of the given structure with leaves from `arrays`, checked."""
-    leaves: list[Any] = []
+    leaves: list[Array] = []
     for name, want in zip(leaf_names(shape), jax.tree.leaves(shape), strict=True):
         have = arrays.get(name)
         if have is None or have.shape != want.shape:
