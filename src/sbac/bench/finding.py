@@ -1,11 +1,12 @@
 """Where a planned cell lies in a results folder: its data, its key, its file, and the record it has already."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbac.bench.code import code_version
 from sbac.bench.plan import Cell, plain_json
+from sbac.config import RETIRED, fields_of
 from sbac.results.cells import CellRecord, cell_path, read_cell, run_folder
 from sbac.results.protocol import Protocol
 
@@ -64,12 +65,14 @@ class CellFinder:
     def _by_other_code(self, at: Located) -> CellRecord | None:
         runs = at.cell.runs(at.task)
         wanted = [plain_json(run.record()) for run in runs]
-        defaults = plain_json({f.name: f.default for f in fields(runs[0].config) if f.name in wanted[0]})
+        known = fields_of(type(runs[0].config)).items()
+        defaults = plain_json({name: f.default for name, f in known if name in wanted[0]})
         for file in sorted(at.file.parent.glob("*.json"), reverse=True):
             record = read_cell(file)
             same = record.data.identity == at.identity and record.algorithm == at.cell.algorithm
             # Options that the other version did not have yet stood where they stand by default.
-            made = [{**defaults, **record.config, "seed": run.seed, **run.setting} for run in record.runs]
+            recorded = {name: value for name, value in record.config.items() if name not in RETIRED}
+            made = [{**defaults, **recorded, "seed": run.seed, **run.setting} for run in record.runs]
             if same and made == wanted:
                 return record
         return None

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_factor, cho_solve
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.ratio.base import RatioBatch, RatioConfig, clip_log_beta, discount, restart, shares
+from sbac.ratio.base import FitConfig, RatioBatch, RatioConfig, clip_log_beta, restart, shares
 
 Features = Callable[[Float[Array, "rows obs"]], Float[Array, "rows features"]]
 Tree = TypeVar("Tree")
@@ -50,13 +50,13 @@ class LinearRatio(eqx.Module):
     theta: Float[Array, " features"]
 
     def log_w(self, config: RatioConfig, states: Float[Array, "*batch obs"]) -> Float[Array, "*batch"]:
-        limit = jnp.exp(config.ratio_log_w_clip)
+        limit = jnp.exp(config.log_w_clip)
         return jnp.log(jnp.clip(self.features(states) @ self.theta, 1 / limit, limit))
 
 
-def solve(config: RatioConfig, features: Features, batch: RatioBatch) -> Float[Array, " features"]:
+def solve(config: FitConfig, features: Features, batch: RatioBatch) -> Float[Array, " features"]:
     """theta, the whole dataset being one batch."""
-    gamma = discount(config)
+    gamma = config.discount
     start = restart(config, batch)
     share = shares(batch.weights, batch.states)
     beta = jnp.exp(clip_log_beta(config, batch.log_ratio))
@@ -77,7 +77,7 @@ def solve(config: RatioConfig, features: Features, batch: RatioBatch) -> Float[A
     arrival = summed(lambda s, share: share @ features(s), start.states, start.shares)
     push = rows.push + jnp.outer(arrival, rows.ended)
 
-    ridge = config.ratio_ridge * jnp.trace(rows.gram) / len(rows.gram)
+    ridge = config.ridge * jnp.trace(rows.gram) / len(rows.gram)
     factor = cho_factor(rows.gram + ridge * jnp.eye(len(rows.gram), dtype=rows.gram.dtype))
     restarted = cho_solve(factor, (1 - gamma) * arrival)
     operator = cho_solve(factor, gamma * push)
