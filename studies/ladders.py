@@ -108,7 +108,7 @@ def train(options: argparse.Namespace) -> None:
     import jax
 
     from sbac.algorithms.sac import SAC, SACConfig
-    from sbac.training.online.learner import Learner, OnlineRun, Rounds
+    from sbac.training.online.learner import Learner, OnlineRun, Schedule
     from sbac.training.online.train import Collectors, rounds
 
     jax.config.update("jax_compilation_cache_dir", str(options.state.absolute().parent / "compiled"))
@@ -120,7 +120,7 @@ def train(options: argparse.Namespace) -> None:
         for seed in range(options.seeds)
     ]
     resumed = (options.state / "ladders.safetensors").exists()
-    learner = Learner(SAC, runs, Rounds(options.instances, options.round, options.capacity, options.unroll))
+    learner = Learner(SAC, runs, Schedule(options.instances, options.round, options.capacity, options.unroll))
     ladders = [Ladder(r.environment, "tanh-gaussian", [], about(r.seed)) for r in runs]
     evaluators = Evaluators(options.evaluators, options.episodes)
     if resumed:

@@ -19,7 +19,7 @@ import sbac
 from sbac import cli, interrupts
 from sbac.bench import runner
 from sbac.evaluation.worker import Pool
-from sbac.training.launch import Part
+from sbac.training.writer import Writer
 
 TRAIN = ["train", "hopper-demo", "--algorithm", "bc", "--steps", "500", "--hidden", "8", "--checkpoint-seconds", "0"]
 SAC = ["train", "Pendulum-v1", "--algorithm", "sac", "--steps", "100", "--hidden", "8", "--no-evaluate"]
@@ -30,18 +30,18 @@ STEP = 40
 SWALLOWED = f"""
     import signal, sys
     from sbac import cli
-    from sbac.training.launch import Part
+    from sbac.training.writer import Writer
 
     class Dies:
         def __del__(self):
             signal.raise_signal(signal.SIGINT)
 
-    log = Part.log
+    log = Writer.log
     def log_and_press(self, phase, step, metrics):
         log(self, phase, step, metrics)
         if step == {STEP}:
             Dies()
-    Part.log = log_and_press
+    Writer.log = log_and_press
     sys.exit(cli.main(sys.argv[1:]))
 """
 
@@ -92,7 +92,7 @@ def test_swallowed_in_training_it_stops_at_the_next_log(tmp_path: Path) -> None:
 def test_swallowed_before_the_last_evaluations_it_does_not_wait_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    swallow_before(monkeypatch, Part, "finish")
+    swallow_before(monkeypatch, Writer, "finish")
     arguments = [*TRAIN, "--episodes", "1", "--workers", "1", "--out", str(tmp_path / "run")]
     assert cli.main(arguments) == 130
     monkeypatch.undo()

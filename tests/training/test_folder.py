@@ -8,6 +8,7 @@ import pytest
 import sbac
 from sbac import files
 from sbac.errors import UserError
+from sbac.runs import RunRecord, Watch
 from sbac.training.folder import open_folder
 
 TINY = {"steps": 4, "hidden": (4,), "batch_size": 8, "progress": False}
@@ -44,8 +45,9 @@ def copied(folder: Path, to: Path) -> Path:
 
 
 def test_a_folder_is_written_by_one_process_at_a_time(tmp_path: Path) -> None:
-    with open_folder(tmp_path / "run", {"format": 1}, False, False), pytest.raises(UserError, match="in use"):
-        open_folder(tmp_path / "run", {"format": 1}, True, False)
+    record = RunRecord(1, "bc", "quick", ["seed=0"], [{"seed": 0}], Watch(None, 1, 0, None), {})
+    with open_folder(tmp_path / "run", record, False, False), pytest.raises(UserError, match="in use"):
+        open_folder(tmp_path / "run", record, True, False)
 
 
 def test_what_cannot_begin_replaces_nothing(finished: Path, tmp_path: Path) -> None:

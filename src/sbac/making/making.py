@@ -9,14 +9,12 @@ import json
 import math
 import os
 import re
-import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -26,6 +24,7 @@ from sbac.data.loading import data_folder, made_names
 from sbac.errors import UserError, unknown
 from sbac.making.ladder import Ladder, ladder_hash, read_ladders, shipped
 from sbac.making.shards import Columns, Played, Pool, Shard
+from sbac.progress import Progress
 
 TIERS = ("random", "medium-replay", "medium", "expert")
 SIZE = 1_000_000
@@ -193,9 +192,10 @@ def made(
     total = sum(shard.steps for shards in work.values() for shard in shards)
     with (
         tempfile.TemporaryDirectory(prefix="sbac-") as scratch,
-        bar(progress, total) as tick,
-        Pool(workers or os.cpu_count() or 1, Path(scratch), tick) as pool,
+        Progress(progress) as bar,
+        Pool(workers or os.cpu_count() or 1, Path(scratch), bar.advance) as pool,
     ):
+        bar.begin("steps", total)
         answers = {part: [pool.submit(shard) for shard in shards] for part, shards in work.items()}
         kept: dict[Part, Played] = {}
         waiting = list(needs)
@@ -233,18 +233,3 @@ def write(path: Path, name: str, identity: Identity, columns: Columns) -> None:
 def is_made(path: Path, identity: Identity) -> bool:
     """Whether the file is there with this identity."""
     return path.is_file() and made_identity(path) == identity
-
-
-@contextlib.contextmanager
-def bar(wanted: bool | None, total: int) -> Generator[Callable[[int], None], None, None]:
-    """A progress bar over environment steps, on a terminal or if wanted; yields what moves it."""
-    if not (sys.stderr.isatty() if wanted is None else wanted):
-        yield lambda steps: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns: list[Any] = [TextColumn("steps"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
-    with Progress(*columns, console=Console(stderr=True)) as shown:
-        task = shown.add_task("steps", total=total)
-        yield lambda steps: shown.advance(task, steps)
