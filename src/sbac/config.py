@@ -33,6 +33,7 @@ Value = bool | int | float | str | tuple[int, ...]
 Group = Literal["the method", "networks", "rates", "the ratio w", "training", "data"]
 """Under which heading the command line lists a field."""
 RewardScale = Literal["none", "unit", "return-range"]
+LARGEST = float(np.finfo(np.float32).max)
 
 # Options that earlier versions recorded for SBAC although they could not act in it; files may still hold them.
 RETIRED = frozenset({"ratio_decay", "ratio_features", "ratio_ridge"})
@@ -274,7 +275,7 @@ def _whole(value: Any) -> int:
 
 def _finite(value: Any) -> float:
     number = float(value)
-    if not abs(number) < np.finfo(np.float32).max:
+    if not abs(number) < LARGEST:
         raise ValueError(value)
     return number
 

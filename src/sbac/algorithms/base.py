@@ -223,8 +223,10 @@ class Algorithm:
 
     def __post_init__(self) -> None:
         fields = fields_of(self.config)
-        tried = [{name: value} for grid in self.grid.values() for name, values in grid.items() for value in values]
-        defaults = {"steps": fields["steps"].default}
+        tried: list[dict[str, Any]] = [
+            {name: value} for grid in self.grid.values() for name, values in grid.items() for value in values
+        ]
+        defaults: dict[str, Any] = {"steps": fields["steps"].default}
         for settings in (defaults, *self.presets.values(), *self.task_settings.values(), *tried):
             for name, value in settings.items():
                 if name not in fields:

@@ -13,6 +13,7 @@ from jaxtyping import Array, PRNGKeyArray
 from sbac.config import changed, fields_of
 from sbac.errors import UserError, unknown
 from sbac.nn import half_cosine
+from sbac.nn.typed import in_chunks, jit, scan, take
 from sbac.ratio.base import FitConfig, Ratio, RatioBatch, RatioConfig, State
 from sbac.ratio.estimators import bandwidth, init, method, summary, update
 from sbac.ratio.lstd import FourierFeatures, LinearRatio, solve
@@ -148,7 +149,7 @@ def reasons_for_doubt(diagnostics: dict[str, float]) -> list[str]:
     ]
 
 
-@jax.jit
+@jit
 def fit(config: FitConfig, data: RatioBatch, key: PRNGKeyArray) -> Ratio | LinearRatio:
     """Trains on batches drawn from the data, or solves; pure, so that it maps over keys and configs."""
     init_key, sample_key, batch_key = jax.random.split(key, 3)
@@ -158,17 +159,17 @@ def fit(config: FitConfig, data: RatioBatch, key: PRNGKeyArray) -> Ratio | Linea
         features = FourierFeatures.create(init_key, state_size, config.features, bandwidth(config, sample))
         return LinearRatio(features, solve(config, features, data))
 
-    def step(state: State, now: tuple[Array, PRNGKeyArray]) -> tuple[State, None]:
+    def step(state: State, now: tuple[Array, PRNGKeyArray]) -> State:
         number, key = now
         at_rate = config
         if config.decay:
             at_rate = config.replace(learning_rate=config.learning_rate * half_cosine(number, config.steps))
-        return update(at_rate, state, draw(config, data, key), key)[0], None
+        return update(at_rate, state, draw(config, data, key), key)[0]
 
     action_size = 0 if data.actions is None else data.actions.shape[1]
     start = init(config, init_key, state_size, action_size, sample)
     steps = jnp.arange(config.steps), jax.random.split(batch_key, config.steps)
-    return jax.lax.scan(step, start, steps)[0].target
+    return scan(step, start, steps).target
 
 
 def draw(config: FitConfig, data: RatioBatch, key: PRNGKeyArray) -> RatioBatch:
@@ -178,15 +179,15 @@ def draw(config: FitConfig, data: RatioBatch, key: PRNGKeyArray) -> RatioBatch:
     starts = rows
     if data.initial_states is not None:
         starts = jax.random.randint(start_key, (config.batch_size,), 0, len(data.initial_states))
-    batch = jax.tree.map(lambda x: x[rows], data._replace(initial_states=None, initial_policy_actions=None))
-    at_start = jax.tree.map(lambda x: x[starts], (data.initial_states, data.initial_policy_actions))
+    batch = take(data._replace(initial_states=None, initial_policy_actions=None), rows)
+    at_start = take((data.initial_states, data.initial_policy_actions), starts)
     return batch._replace(initial_states=at_start[0], initial_policy_actions=at_start[1])
 
 
-@jax.jit
+@jit
 def log_w_of_rows(config: RatioConfig, model: Ratio | LinearRatio, states: Array) -> Array:
     """log w of many states, some at a time."""
-    return jax.lax.map(lambda s: model.log_w(config, s), states, batch_size=ROWS_AT_ONCE)
+    return in_chunks(lambda s: model.log_w(config, s), states, ROWS_AT_ONCE)
 
 
 def make_config(
