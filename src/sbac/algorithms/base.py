@@ -7,7 +7,7 @@ per run; a field of any other type is static and shared by all the runs of one p
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -105,6 +105,7 @@ StateIn = TypeVar("StateIn", contravariant=True)
 StateOut = TypeVar("StateOut", covariant=True)
 
 
+@runtime_checkable
 class Init(Protocol[ConfigIn, StateOut]):
     """The first state of a phase."""
 
@@ -122,6 +123,7 @@ class Init(Protocol[ConfigIn, StateOut]):
         ...
 
 
+@runtime_checkable
 class Update(Protocol[ConfigIn, StateT]):
     """One step of training."""
 
@@ -142,6 +144,7 @@ class Update(Protocol[ConfigIn, StateT]):
         ...
 
 
+@runtime_checkable
 class MakeActor(Protocol[ConfigIn, StateIn]):
     """The policy of a state."""
 
@@ -156,6 +159,7 @@ class MakeActor(Protocol[ConfigIn, StateIn]):
         ...
 
 
+@runtime_checkable
 class Validate(Protocol[ConfigIn, StateIn]):
     """Losses on held-out episodes."""
 
