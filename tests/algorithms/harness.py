@@ -12,7 +12,7 @@ from jaxtyping import Array
 
 from sbac.algorithms import find
 from sbac.algorithms.base import Actor, Batch, Rows, Spec, Step, split
-from sbac.config import Config
+from sbac.config import Config, changed
 from sbac.nn import Trained
 from sbac.policy import Policy
 from tests.algorithms import problem
@@ -78,7 +78,7 @@ def train(name: str, *, seeds: int = 3, **fields: Any) -> tuple[dict[str, Any], 
     Starts from the method's `quick` preset; `fields` override it.
     """
     algorithm = find(name)
-    config = algorithm.config(**{**algorithm.presets["quick"], "discount": problem.DISCOUNT, **fields})
+    config = changed(algorithm.config(), {**algorithm.presets["quick"], "discount": problem.DISCOUNT, **fields})
     past: dict[str, Any] = {}
     actors: Any = None
     for phase, steps in zip(algorithm.phases, config.steps, strict=True):

@@ -91,6 +91,11 @@ def leaf_names(tree: Tree) -> list[str]:
     return [_jax.tree_util.keystr(path, simple=True, separator="/") for path in paths]
 
 
+def in_chunks(function: Callable[[Array], Array], rows: Array, size: int) -> Array:
+    """`jax.lax.map` of a function of one row, over `size` rows at a time."""
+    return _jax.lax.map(function, rows, batch_size=size)
+
+
 def take(tree: Value, index: int | slice | Array | np.ndarray) -> Value:
     """The entries `index` of the first axis of every array."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sbac import files
+from sbac.config import RETIRED
 from sbac.errors import InUseError, UserError
 from sbac.runs import read_config
 
@@ -121,7 +122,7 @@ def _occupy(opened: OpenFolder, config: dict[str, Any], resume: bool, overwrite:
 def difference(old: Any, new: Any, where: str = "") -> str | None:
     """The first place where two JSON values differ, as `place: old, not new`."""
     if isinstance(old, dict) and isinstance(new, dict):
-        keys: list[str] = sorted(old.keys() | new.keys())
+        keys: list[str] = sorted((old.keys() | new.keys()) - RETIRED)
         return _first(difference(old.get(key), new.get(key), f"{where}.{key}".lstrip(".")) for key in keys)
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         return _first(difference(a, b, f"{where}[{i}]") for i, (a, b) in enumerate(zip(old, new, strict=True)))
