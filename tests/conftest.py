@@ -1,8 +1,12 @@
-"""What every test process shares: the CPU, one cache of compiled programs, this checkout, no deadlines.
+"""What every test process shares: the CPU, one cache of compiled programs, this checkout, checked shapes, no deadlines.
 
 Many tests train the same shapes, so compiled programs are kept for the length of a test session. The environment
 carries the settings to xdist's workers and to the processes that tests start. A cache that is set already is used as it
 is: `JAX_COMPILATION_CACHE_DIR=.pytest_cache/xla make test` keeps it for the next session.
+
+The annotations `Float[Array, "batch obs"]` of the networks, the ratio and the algorithms are enforced in every test:
+jaxtyping's import hook has beartype check the arguments and results of all their functions. The hook is installed
+before any of these modules is imported. The checks run when a program is traced and cost nothing in it.
 """
 
 import os
@@ -13,6 +17,10 @@ from pathlib import Path
 import hypothesis
 import jax
 import pytest
+from jaxtyping import install_import_hook
+
+CHECKED = ("sbac.nn", "sbac.ratio", "sbac.algorithms")
+install_import_hook(CHECKED, "beartype.beartype")
 
 SOURCES = str(Path(__file__).parents[1] / "src")
 SECONDS = 0.1
