@@ -10,6 +10,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 demo: $(READY)  ## learn from the embedded dataset, print a table, draw a learning curve
 	$(BIN)/python examples/demo.py
 
+# Compiling takes most of the suite's time: compiled programs are kept for the next session, until `make clean`.
+test test-slow: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/build/xla
+
 test: lint  ## lint, then all tests but the slow ones
 	$(BIN)/python -m pytest -n auto --dist worksteal
 

@@ -1,8 +1,8 @@
 """What every test process shares: the CPU, one cache of compiled programs, this checkout, checked shapes, no deadlines.
 
-Many tests train the same shapes, so compiled programs are kept for the length of a test session. The environment
-carries the settings to xdist's workers and to the processes that tests start. A cache that is set already is used as it
-is: `JAX_COMPILATION_CACHE_DIR=.pytest_cache/xla make test` keeps it for the next session.
+Many tests train the same shapes, so compiled programs are kept for the length of a test session, or longer where
+JAX_COMPILATION_CACHE_DIR says where (as `make test` does). The environment carries the settings to xdist's workers and
+to the processes that tests start.
 
 The annotations `Float[Array, "batch obs"]` of the networks, the ratio and the algorithms are enforced in every test:
 jaxtyping's import hook has beartype check the arguments and results of all their functions. The hook is installed

@@ -149,22 +149,17 @@ def interrupted_when(ready: Callable[[], bool], arguments: list[str], folder: Pa
     mark = {"STUCK_FROM": str(stuck_from), "STUCK_MARK": str(folder / "mark")}
     code = "import sys; from sbac.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", code, *arguments, "--env", "stuck:Stuck-v0", "--workers", "1"]
-    child = subprocess.Popen(
-        command,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "PYTHONPATH": paths, **mark},
-    )
-    try:
-        began = time.monotonic()
-        while not ready() and child.poll() is None and time.monotonic() - began < PATIENCE:
-            time.sleep(0.1)
-        os.killpg(child.pid, signal.SIGINT)
-        _, text = child.communicate(timeout=PATIENCE)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
+    environment = {**os.environ, "PYTHONPATH": paths, **mark}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True, env=environment) as child:
+        try:
+            began = time.monotonic()
+            while not ready() and child.poll() is None and time.monotonic() - began < PATIENCE:
+                time.sleep(0.1)
+            os.killpg(child.pid, signal.SIGINT)
+            _, text = child.communicate(timeout=PATIENCE)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
     assert child.returncode == 130 and text.splitlines()[-1].startswith("interrupted"), text
 
 
