@@ -46,8 +46,9 @@ def make_log(rows: int = 60) -> sbac.Dataset:
     ],
 )
 def test_a_request_that_cannot_be_trained(asked: dict[str, Any], message: str, tmp_path: Path) -> None:
+    wanted: dict[str, Any] = {"data": make_log(), "algorithm": "bc", "folder": tmp_path / "run", **asked}
     with pytest.raises(UserError, match=message):
-        OfflineRequest(**{"data": make_log(), "algorithm": "bc", "folder": tmp_path / "run", **asked})
+        OfflineRequest(**wanted)
     assert not (tmp_path / "run").exists()
 
 
@@ -56,8 +57,9 @@ def test_a_request_that_cannot_be_trained(asked: dict[str, Any], message: str, t
     [({"algorithm": "bc"}, "learns from a log"), ({"instances": 3}, "multiple"), ({"environment": "No-v0"}, "No-v0")],
 )
 def test_an_online_request_that_cannot_be_trained(asked: dict[str, Any], message: str, tmp_path: Path) -> None:
+    wanted: dict[str, Any] = {"environment": "Pendulum-v1", "algorithm": "td3", "folder": tmp_path / "run", **asked}
     with pytest.raises(UserError, match=message):
-        OnlineRequest(**{"environment": "Pendulum-v1", "algorithm": "td3", "folder": tmp_path / "run", **asked})
+        OnlineRequest(**wanted)
     assert not (tmp_path / "run").exists()
 
 
@@ -67,7 +69,7 @@ def test_the_record_on_disk_is_that_of_the_request(tmp_path: Path) -> None:
         algorithm="bc",
         folder=tmp_path / "offline",
         environment="Pendulum-v1",
-        evaluate_at=(20, np.int64(10), 20),
+        evaluate_at=(20, 10, 20),
         options={"learning_rate": [1e-3, 1e-2]},
     )
     online = OnlineRequest(environment="Pendulum-v1", algorithm="td3", folder=tmp_path / "online", instances=2)

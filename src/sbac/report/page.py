@@ -11,7 +11,7 @@ from html import escape
 from importlib.resources import files as resources
 
 from sbac import files
-from sbac.records import as_json, is_list, is_object
+from sbac.records import Json, as_json, is_list, is_object
 from sbac.report.payload import EVERY, PageData, page_data
 from sbac.results.cells import CellRecord, MeasuredRun
 from sbac.results.commands import bench_commands
@@ -100,7 +100,7 @@ def _template(title: str, subtitle: str, data: PageData, sections: Sequence[str]
 """
 
 
-def embedded(value: object) -> str:
+def embedded(value: Json) -> str:
     """JSON that cannot end the script element it stands in."""
     text = json.dumps(files.finite(value), separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

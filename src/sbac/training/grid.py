@@ -142,7 +142,7 @@ class Recorder:
         self._changes: dict[str, Any] = {}
 
     @property
-    def __class__(self) -> type[Any]:
+    def __class__(self) -> type[Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The config's own class, so that `isinstance` holds."""
         return type(self._config)
 
