@@ -88,15 +88,9 @@ def test_a_kill_while_a_run_is_set_aside_loses_nothing(
     (run / ".replaced").mkdir()
     for name in moved:
         (run / name).rename(run / ".replaced" / name)
-<<<<<<< HEAD
-    options: dict[str, Any] = TINY | ({flag: True} if flag else {})
-    with pytest.raises(UserError):
-        sbac.train(log(episode=1), "td3-bc", out=run, **options)
-=======
     flags: dict[str, Any] = {flag: True} if flag else {}
     with pytest.raises(UserError):
         sbac.train(log(episode=1), "td3-bc", out=run, **TINY, **flags)
->>>>>>> 6a6c5222a55a1784339a2bbf337903da40a1b58f
     assert contents(run) == contents(finished)
 
 
@@ -155,14 +149,8 @@ def test_labels_tell_runs_apart(tmp_path: Path) -> None:
 
 
 def test_whole_numbers_of_any_kind() -> None:
-<<<<<<< HEAD
-    numbers: dict[str, Any] = {"seeds": np.int64(2), "steps": np.int32(4)}
-    run = sbac.train(log(), "bc", **TINY | numbers)
-    assert len(run.policies) == 2
-=======
     numbers: dict[str, Any] = {"seeds": np.int64(2), **TINY, "steps": np.int32(4)}
     assert len(sbac.train(log(), "bc", **numbers).policies) == 2
->>>>>>> 6a6c5222a55a1784339a2bbf337903da40a1b58f
     wrong: list[Any] = [2.0, None, "5", [0.5]]
     for seeds in wrong:
         with pytest.raises(UserError, match="seeds"):
