@@ -93,7 +93,8 @@ def test_printed_form_fails_the_same_assertions_at_its_lower_clip_and_warns() ->
             None,
             0.99,
             "printed",
-            **(QUICK | {"steps": 1_000}),
+            steps=1_000,
+            learning_rate=QUICK["learning_rate"],
         )
     result = Marks(SMALL, 0.99, ratio)
     assert not result.good() and abs(result.skill) < 0.01, result
