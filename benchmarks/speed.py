@@ -28,6 +28,7 @@ import numpy as np
 
 from sbac.algorithms import find
 from sbac.algorithms.base import Spec
+from sbac.config import fields_of
 from sbac.data import Dataset
 from sbac.training.engine import Program
 from sbac.training.grid import members
@@ -179,7 +180,7 @@ def sweep(kind: str, data: Dataset, algorithms: Sequence[str], seconds: float, p
         log = made_up(size) if kind == "rows" else data
         runs = size if kind == "runs" else 1
         for algorithm in algorithms:
-            fields = {f for f in dir(find(algorithm).config) if not f.startswith("_")}
+            fields = fields_of(find(algorithm).config)
             hidden = {name: [size, size] for name in ("hidden", "ratio_hidden") if name in fields}
             options = {"batch": {"batch_size": size}, "width": hidden}.get(kind, {})
             prog = program(log, algorithm, runs, {"batch_size": BATCH} | options)

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from sbac.runs import Run
 
 
+HELP = frozenset({"-h", "--help"})
+
+
 class Parser(argparse.ArgumentParser):
     """argparse with this project's manners: one `error:` line, exit code 2, no abbreviations."""
 
@@ -28,6 +31,9 @@ class Parser(argparse.ArgumentParser):
         others: list[str] = []
         target = known
         for word in words:
+            if word in HELP:
+                known.append(word)
+                continue
             if word.startswith("--") and word != "--":
                 target = known if word.split("=")[0] in self._option_string_actions else others
             target.append(word)
@@ -48,6 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if words[:1] == ["train"]:  # a method's options are not declared here, and take all values that follow them
             known_words, extra = train.split(words[1:])
             words = ["train", *known_words]
+            if any(word.split("=")[0] == "--algorithm" for word in words) and not HELP.isdisjoint(words):
+                parser.parse_args([word for word in words if word not in HELP], known)
+                return _method_options(known)
         parser.parse_args(words, known)
         known.extra = extra
         return known.run(known) or 0
@@ -88,6 +97,7 @@ def build_parsers() -> tuple[Parser, Parser]:
     parser.add_argument("--version", action="version", version=f"sbac {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     train = _train_parser(commands)
+    _methods_parser(commands)
     _evaluate_parser(commands)
     _data_parser(commands)
     _bench_parser(commands)
@@ -103,8 +113,9 @@ def _train_parser(commands: Any) -> Parser:
     parser = commands.add_parser(
         "train",
         help="learn policies from a dataset",
-        description="Learn policies from a dataset. Every option of the algorithm can be given as --name VALUE ...; "
-        "several values of a number make a grid, and the whole grid trains at once.",
+        description="Learn policies from a dataset. Every option of the method can be given as --name VALUE ...; "
+        "several values make a grid, and the whole grid trains at once. `sbac train --algorithm NAME --help` lists the "
+        "options of a method, `sbac methods` the methods.",
         epilog="example: sbac train hopper-medium-made --seeds 5 --alpha 0.2 0.5 2 5 --out runs/hopper",
     )
     parser.add_argument(
@@ -204,6 +215,13 @@ def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) ->
     return _show(run, out)
 
 
+def _method_options(args: argparse.Namespace) -> int:
+    from sbac.algorithms.listing import options_text
+
+    print(options_text(args.algorithm, args.preset))
+    return 0
+
+
 def _show(run: "Run", out: str) -> int:
     from sbac.report.summary import last_evaluations, render, source, summarise
 
@@ -236,6 +254,27 @@ def _options(extra: Sequence[str]) -> dict[str, Any]:
     if empty:
         raise UserError(f"--{empty[0].replace('_', '-')}: expected a value")
     return {name: values[0] if len(values) == 1 else values for name, values in options.items()}
+
+
+# --- methods ------------------------------------------------------------------------------------------------------
+
+
+def _methods_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "methods",
+        help="list the methods, or describe one",
+        description="The methods with their papers, phases and presets; with a NAME, that one with all its options.",
+        epilog="example: sbac methods iql",
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a method (default: all of them)")
+    parser.set_defaults(run=_methods)
+
+
+def _methods(args: argparse.Namespace) -> int:
+    from sbac.algorithms.listing import method_text, methods_text
+
+    print(methods_text() if args.name is None else method_text(args.name))
+    return 0
 
 
 # --- evaluate -----------------------------------------------------------------------------------------------------

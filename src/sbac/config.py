@@ -1,62 +1,380 @@
-"""What a config field is: one value per run, or shared by all the runs of a program.
+"""What a config field is: one value per run or shared, its range, one line of help and its group, all at the field.
 
-A field annotated `float` is an array with one entry per run; a field of any other type is static and shared by all
-the runs of one program.
+A config is a class with the decorator `config`. Each field says what it is:
+
+    alpha: float = per_run(2.0, "Weight of log mu in objective (8).", at_least=0)
+    hidden: tuple[int, ...] = shared((256, 256), "Units of each hidden layer.", at_least=1, group="networks")
+    ratio: RatioConfig = nested(RatioConfig(), prefix="ratio_", group="the ratio w")
+
+A field that is `per_run` is an array with one entry per run inside a program. A field that is `shared` is static: runs
+that differ in it train in separate programs. A nested config groups fields; the command line, files and grids know them
+by one flat name each, prefix and name (`ratio_form`). A subclass that changes only a default writes
+`batch_size: int = 100`, and the rest stays as the base class says.
+
+Nothing else walks over the fields of a config: `fields_of`, `values_of` and `changed` do.
 """
 
 import dataclasses
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, dataclass_transform, get_args, get_origin
+import functools
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self, TypeGuard, TypeVar, dataclass_transform, get_args, get_origin
 
 import jax
+import numpy as np
 
-from sbac.errors import unknown
+from sbac.errors import UserError, unknown
 from sbac.nn import Precision
 
-Class = TypeVar("Class", bound=type)
+T = TypeVar("T")
+Value = bool | int | float | str | tuple[int, ...]
+"""What a field can hold, outside of a program."""
+Group = Literal["the method", "networks", "rates", "the ratio w", "training", "data"]
+"""Under which heading the command line lists a field."""
 RewardScale = Literal["none", "unit", "return-range"]
+LARGEST = float(np.finfo(np.float32).max)
+
+# Options that earlier versions recorded for SBAC although they could not act in it; files may still hold them.
+RETIRED = frozenset({"ratio_decay", "ratio_features", "ratio_ridge"})
 
 
-def shared(default: Any) -> Any:
-    """A float field that is the same for all runs of a launch, because it shapes the data and not the update."""
-    return field(default=default, metadata={"shared": True})
+# --- Saying what a field is ----------------------------------------------------------------------------------------
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(shared, field))
-def config(cls: Class) -> Class:
-    """A frozen dataclass that is a pytree: its float fields are leaves, all others are static."""
+@dataclass(frozen=True)
+class Range:
+    """The numbers a field may hold; a bound that is None is none."""
+
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+
+    def __contains__(self, number: float) -> bool:
+        return (
+            (self.at_least is None or number >= self.at_least)
+            and (self.above is None or number > self.above)
+            and (self.at_most is None or number <= self.at_most)
+            and (self.below is None or number < self.below)
+        )
+
+    def __str__(self) -> str:
+        if self.at_least is not None and self.at_most is not None:
+            return f"from {self.at_least:.10g} to {self.at_most:.10g}"
+        bounds = {
+            "of at least": self.at_least,
+            "above": self.above,
+            "at most": self.at_most,
+            "below": self.below,
+        }
+        return " and ".join(f"{words} {bound:.10g}" for words, bound in bounds.items() if bound is not None)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What is said of a field beside its type and default. `prefix` is that of a nested config, None elsewhere."""
+
+    help: str
+    group: Group
+    per_run: bool = False
+    range: Range = Range()
+    prefix: str | None = None
+
+
+def per_run(
+    default: float,
+    help: str,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    below: float | None = None,
+    group: Group = "the method",
+) -> float:
+    """A number that may differ between the runs of one program."""
+    bounds = Range(at_least, above, at_most, below)
+    return dataclasses.field(default=default, metadata={"spec": Spec(help, group, True, bounds)})
+
+
+def shared(
+    default: T,
+    help: str,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    below: float | None = None,
+    group: Group = "the method",
+) -> T:
+    """A value that all runs of one program share, because it shapes the program or the data."""
+    bounds = Range(at_least, above, at_most, below)
+    return dataclasses.field(default=default, metadata={"spec": Spec(help, group, False, bounds)})
+
+
+def nested(default: T, *, prefix: str, group: Group) -> T:
+    """A config inside another one; outside, the names of its fields begin with the prefix."""
+    return dataclasses.field(default=default, metadata={"spec": Spec(group, group, prefix=prefix)})
+
+
+def rate(default: float, help: str) -> float:
+    """A learning rate."""
+    return per_run(default, help, at_least=0, group="rates")
+
+
+def polyak_rate(default: float, help: str = "Share of a network that its target takes over in a step.") -> float:
+    """A rate at which target networks follow the trained ones."""
+    return per_run(default, help, at_least=0, at_most=1, group="rates")
+
+
+def layers(default: tuple[int, ...], help: str = "Units of each hidden layer.") -> tuple[int, ...]:
+    """The widths of a network's hidden layers."""
+    return shared(default, help, at_least=1, group="networks")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The base of every config."""
+
+    __no_type_check__: ClassVar[bool] = True
+    """Checkers at run time (jaxtyping's, in the tests) skip a config's fields: in a program a float is an array."""
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed, by their own names."""
+        return dataclasses.replace(self, **changes)
+
+
+Class = TypeVar("Class", bound=Options)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def config(cls: type[Class]) -> type[Class]:
+    """Makes a frozen dataclass that is a pytree: the per-run fields are leaves, all others are static.
+
+    A field that does not say what it is, or whose annotation is a string, is refused here.
+    """
+    inherited = {f.name: f for f in dataclasses.fields(cls)}
+    for name, annotation in inspect.get_annotations(cls).items():
+        where = f"{cls.__name__}.{name}"
+        if isinstance(annotation, str):
+            raise TypeError(f"{where}: its annotation is a string; remove `from __future__ import annotations`")
+        given = cls.__dict__.get(name, dataclasses.MISSING)
+        if not isinstance(given, dataclasses.Field):
+            if name not in inherited or given is dataclasses.MISSING:
+                raise TypeError(f"{where}: expected per_run(default, help), shared(default, help) or nested(default)")
+            setattr(cls, name, dataclasses.field(default=given, metadata=inherited[name].metadata))
     made = dataclass(frozen=True, kw_only=True)(cls)
+    for f in dataclasses.fields(made):
+        _check(made, f)
+    fields = dataclasses.fields(made)
+    leaves = [f.name for f in fields if _spec(f).per_run or _spec(f).prefix is not None]
     return jax.tree_util.register_dataclass(
-        made,
-        data_fields=[f.name for f in dataclasses.fields(made) if is_per_run(f)],
-        meta_fields=[f.name for f in dataclasses.fields(made) if not is_per_run(f)],
+        made, data_fields=leaves, meta_fields=[f.name for f in fields if f.name not in leaves]
     )
 
 
-def check_choice(f: "dataclasses.Field[Any]", value: Any, name: str | None = None) -> None:
-    """Refuses a value that a field annotated with a `Literal` does not list, with the nearest one that it does."""
-    if get_origin(f.type) is Literal and value not in get_args(f.type):
-        raise unknown(name or f.name, str(value), get_args(f.type))
+def _spec(f: "dataclasses.Field[Any]") -> Spec:
+    return f.metadata["spec"]
 
 
-def is_per_run(f: "dataclasses.Field[Any]") -> bool:
-    """Whether the field is an array with one entry per run."""
-    return f.type is float and not f.metadata.get("shared", False)
+def _default(f: "dataclasses.Field[Any]") -> Any:
+    return f.default
+
+
+def _check(cls: type[Options], f: "dataclasses.Field[Any]") -> None:
+    """Refuses a field that does not say what it is."""
+    where = f"{cls.__name__}.{f.name}"
+    if not isinstance(f.metadata.get("spec"), Spec):
+        raise TypeError(f"{where}: expected per_run(default, help), shared(default, help) or nested(default)")
+    spec = _spec(f)
+    if not spec.help.strip() or "\n" in spec.help:
+        raise TypeError(f"{where}: expected one line of help")
+    if spec.group not in get_args(Group):
+        raise TypeError(f"{where}: group {spec.group!r}; expected one of {', '.join(get_args(Group))}")
+    if spec.prefix is not None:
+        if not (isinstance(f.type, type) and issubclass(f.type, Options) and isinstance(f.default, f.type)):
+            raise TypeError(f"{where}: a nested config is annotated with its class, and its default is one")
+        return
+    if spec.per_run and f.type is not float:
+        raise TypeError(f"{where}: a per-run field is a number, and its annotation must be float, not {f.type}")
+    if f.type not in (float, int, bool, tuple[int, ...]) and get_origin(f.type) is not Literal:
+        raise TypeError(f"{where}: annotation {f.type}; expected float, int, bool, tuple[int, ...] or a Literal")
+    try:
+        Field(f.name, (f.name,), f.type, _default(f), spec).convert(f.default)
+    except UserError as error:
+        raise TypeError(f"{where}: its default is not one that it allows: {error}") from None
+
+
+# --- Reading what a field is ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a config, under the one name that the command line, files and grids have for it."""
+
+    name: str
+    path: tuple[str, ...]
+    """The attributes that lead to it: ("ratio", "form") for `ratio_form`."""
+    annotation: Any
+    default: Value
+    spec: Spec
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The names it may hold; none where it holds something else."""
+        return get_args(self.annotation) if get_origin(self.annotation) is Literal else ()
+
+    @property
+    def is_tuple(self) -> bool:
+        return get_origin(self.annotation) is tuple
+
+    @property
+    def expected(self) -> str:
+        """What it holds, in words."""
+        if self.choices:
+            return f"one of {', '.join(self.choices)}"
+        if self.annotation is bool:
+            return "true or false"
+        kind = "a number" if self.annotation is float else "whole numbers" if self.is_tuple else "a whole number"
+        return f"{kind} {self.spec.range}".rstrip()
+
+    def is_grid(self, value: Any) -> bool:
+        """Whether the value is a list of values, each for runs of its own."""
+        return _is_list(value) and (not self.is_tuple or any(_is_list(item) for item in value))
+
+    def convert(self, value: Any) -> Value:
+        """The value in the field's type, from Python or from the command line's text, if it is in the range."""
+        if self.choices:
+            if value not in self.choices:
+                raise unknown(self.name, str(value), self.choices)
+            return value
+        try:
+            if self.annotation is bool:
+                return _truth(value)
+            if self.is_tuple:
+                whole = tuple(_whole(item) for item in (value if _is_list(value) else [value]))
+                return self._checked(value, whole, whole)
+            number = _whole(value) if self.annotation is int else _finite(value)
+            return self._checked(value, number, (number,))
+        except (ValueError, TypeError, OverflowError):
+            raise UserError(f"{self.name} {_plain(value)}: expected {self.expected}") from None
+
+    def _checked(self, given: Any, converted: Value, numbers: tuple[float, ...]) -> Value:
+        if not all(number in self.spec.range for number in numbers):
+            raise ValueError(given)
+        return converted
+
+
+def _is_list(value: object) -> TypeGuard[Iterable[Any]]:
+    return isinstance(value, list | tuple | np.ndarray)
+
+
+def _whole(value: Any) -> int:
+    number = int(value)
+    if not isinstance(value, str) and number != value:
+        raise ValueError(value)
+    return number
+
+
+def _finite(value: Any) -> float:
+    number = float(value)
+    if not abs(number) < LARGEST:
+        raise ValueError(value)
+    return number
+
+
+def _truth(value: Any) -> bool:
+    known = {"true": True, "1": True, "false": False, "0": False}
+    text = str(value).lower()
+    if text not in known:
+        raise ValueError(value)
+    return known[text]
+
+
+def _plain(value: Any) -> str:
+    """A value as it was typed: words of the command line come as text."""
+    return value if isinstance(value, str) and value else repr(value)
+
+
+@functools.cache
+def fields_of(config: type[Options]) -> Mapping[str, Field]:
+    """The fields of a config class by their flat names, in order."""
+    found: dict[str, Field] = {}
+    for f in dataclasses.fields(config):
+        spec = _spec(f)
+        if spec.prefix is None:
+            found[f.name] = Field(f.name, (f.name,), f.type, _default(f), spec)
+            continue
+        nest: Options = _default(f)
+        defaults = values_of(nest)
+        for inner in fields_of(type(nest)).values():
+            name = spec.prefix + inner.name
+            grouped = dataclasses.replace(inner.spec, group=spec.group)
+            found[name] = Field(name, (f.name, *inner.path), inner.annotation, defaults[inner.name], grouped)
+    return found
+
+
+def values_of(config: Options) -> dict[str, Value]:
+    """The values of a config by their flat names."""
+    return {name: _at(config, f.path) for name, f in fields_of(type(config)).items()}
+
+
+def _at(config: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        config = getattr(config, name)
+    return config
+
+
+def changed(config: Class, settings: Mapping[str, Any]) -> Class:
+    """A copy with some values changed, by their flat names."""
+    known = fields_of(type(config))
+    changes: dict[str, Any] = {}
+    inside: dict[str, dict[str, Any]] = {}
+    for name, value in settings.items():
+        if name not in known:
+            raise unknown("option", name, known)
+        first, *rest = known[name].path
+        if rest:
+            prefix = _spec(next(f for f in dataclasses.fields(config) if f.name == first)).prefix or ""
+            inside.setdefault(first, {})[name.removeprefix(prefix)] = value
+        else:
+            changes[first] = value
+    for name, inner in inside.items():
+        changes[name] = changed(getattr(config, name), inner)
+    return dataclasses.replace(config, **changes)
+
+
+def static_fields(config: Options) -> tuple[Value, ...]:
+    """What runs must agree in to share a program."""
+    values = values_of(config)
+    return tuple(values[name] for name, f in fields_of(type(config)).items() if not f.spec.per_run)
+
+
+# --- What every method has -----------------------------------------------------------------------------------------
 
 
 @config
-class Config:
-    """What every algorithm has."""
+class Config(Options):
+    """What every method has. A method states its own `steps`, one number per phase."""
 
-    steps: tuple[int, ...]
-    """Gradient steps, one number per phase."""
-    batch_size: int = 256
-    discount: float = 0.99
-    standardise_states: bool = True
-    """States enter the networks as (s - mean) / std over the data; the policy carries both numbers."""
-    reward_scale: RewardScale = "none"
-    """none; unit: (r - min) / (max - min); return-range: 1000 r / (max return - min return)."""
-    validation: float = shared(0.05)
-    """Share of the episodes kept out of training for the validation losses."""
-    precision: Precision = "tf32"
-    """Of the networks' products: float32, tf32 or bfloat16; see `sbac.nn.precision`."""
+    steps: tuple[int, ...] = shared(
+        (),
+        "Gradient steps: one number for all phases, or one for each.",
+        at_least=0,
+        at_most=2**31 - 1,
+        group="training",
+    )
+    batch_size: int = shared(256, "Rows drawn for a step.", at_least=1, group="training")
+    discount: float = per_run(0.99, "gamma: what a reward one step later is worth.", at_least=0, at_most=1)
+    standardise_states: bool = shared(
+        True, "States enter the networks as (s - mean) / std over the data; the policy carries both.", group="data"
+    )
+    reward_scale: RewardScale = shared(
+        "none", "none; unit: (r - min) / (max - min); return-range: 1000 r / (max - min return).", group="data"
+    )
+    validation: float = shared(
+        0.05, "Share of the episodes kept out of training for the validation losses.", at_least=0, below=1, group="data"
+    )
+    precision: Precision = shared(
+        "tf32", "Of the networks' products on a GPU; see sbac.nn.precision.", group="training"
+    )

@@ -14,9 +14,8 @@ from sbac.algorithms.base import Spec, Step
 from sbac.nn import Critic, GaussianPolicy
 from tests.algorithms import float64, harness
 
-CONFIG = sbac.SBACConfig(
-    hidden=(5,), ratio_hidden=(5,), steps=(10, 10), discount=0.9, critics=2, alpha=0.7, ratio_std_floor=0.5
-)
+RATIO = sbac.SBACRatioConfig(hidden=(5,), std_floor=0.5)
+CONFIG = sbac.SBACConfig(hidden=(5,), ratio=RATIO, steps=(10, 10), discount=0.9, critics=2, alpha=0.7)
 SPEC = Spec(3, 2, jnp.zeros((2, 3)))
 KEY = jax.random.key(3)
 
@@ -52,7 +51,7 @@ def test_line_4_the_behaviour(state: sbac.Estimate) -> None:
         s, a = batch.rows
         return float(-float64.log_tanh_normal(a, *float64.tanh_gaussian(mu, s)).mean())
 
-    harness.assert_loss(lambda mu: sbac.behaviour_loss(mu, batch), expected, state.clone.model)
+    harness.assert_loss(lambda mu: sbac.negative_log_likelihood(mu, batch.rows), expected, state.clone.model)
 
 
 def test_lines_5_and_6_the_value_of_the_behaviour(state: sbac.Estimate) -> None:
@@ -101,7 +100,7 @@ def test_objective_8(state: sbac.Estimate, support: str, weighting: str, entropy
 
 def test_the_density_ratio_of_a_widened_and_of_the_true_policy(state: sbac.Estimate) -> None:
     batch, policy = harness.small_batch(), another(state.clone.model)
-    narrow = dataclasses.replace(CONFIG, ratio_std_floor=2.0)  # wider than pi anywhere: the floor is felt
+    narrow = CONFIG.replace(ratio=RATIO.replace(std_floor=2.0))  # wider than pi anywhere: the floor is felt
     wide, true = sbac.log_ratios(narrow, policy, state, batch)
     u = np.arctanh(np.clip(np.asarray(batch.actions, np.float64), -0.999, 0.999))
     mean, std = float64.tanh_gaussian(policy, batch.observations)
@@ -124,6 +123,22 @@ def test_trust_is_the_smaller_share_and_one_row_is_nothing() -> None:
     assert after(1.0, 1.0) == pytest.approx(1)
     assert after((0.02 + 1 / 256) / 2, 1.0) == pytest.approx(0.5, abs=1e-5)
     assert after(1.0, (0.1 + 1 / 256) / 2) == pytest.approx(0.5, abs=1e-5)
+
+
+def test_the_ratio_has_a_discount_of_its_own_or_the_methods(state: sbac.Estimate) -> None:
+    own = CONFIG.replace(ratio=RATIO.replace(discount=0.5))
+    assert float(sbac.ratio_config(own).discount) == 0.5
+    assert float(sbac.ratio_config(CONFIG).discount) == pytest.approx(0.9)
+    start = improve_state(CONFIG, state)
+
+    def moments(config: sbac.SBACConfig) -> np.ndarray:
+        """Adam's, which are linear and quadratic in the gradient."""
+        weight = step(config, state, start, at=0)[0].weight
+        assert weight is not None
+        return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(weight.ratio.trained.moments)])
+
+    np.testing.assert_array_equal(moments(own), moments(CONFIG.replace(discount=0.5)))
+    assert not np.allclose(moments(own), moments(CONFIG), rtol=1e-2)
 
 
 def test_w_rests_between_its_updates(state: sbac.Estimate) -> None:

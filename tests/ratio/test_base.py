@@ -51,7 +51,7 @@ def test_log_beta_is_the_ratio_of_the_squashed_densities_with_a_floor(std_pi: fl
 def test_floor_leaves_a_wide_policy_alone_and_zero_turns_it_off() -> None:
     pi, mu = gaussians(0.1, 0.8)
     assert np.allclose(floored(RatioConfig(), mu, mu).log_std, mu.log_std)
-    assert np.allclose(floored(RatioConfig(ratio_std_floor=0.0), pi, mu).log_std, pi.log_std)
+    assert np.allclose(floored(RatioConfig(std_floor=0.0), pi, mu).log_std, pi.log_std)
     assert np.allclose(floored(RatioConfig(), pi, mu).log_std, np.log(0.4))
 
 
@@ -62,7 +62,7 @@ def test_log_beta_at_the_bounds_of_the_action_is_finite() -> None:
 
 @pytest.mark.parametrize("form", ["exact", "theorem"])
 def test_flow_keeps_all_mass(form: str) -> None:
-    config, batch = RatioConfig(ratio_form=form), some_batch()
+    config, batch = RatioConfig(form=form), some_batch()
     log_w = jnp.asarray(RNG.normal(size=64), jnp.float32)
     inflow = flow(config, log_w, batch, product(config, log_w, batch).sum())
     assert np.isclose(inflow.pushed.sum() + inflow.restart, 1.0, atol=1e-5)
@@ -72,7 +72,7 @@ def test_flow_keeps_all_mass(form: str) -> None:
 
 
 def test_constant_factor_on_beta_changes_no_mass() -> None:
-    config = RatioConfig(ratio_log_beta_clip=20.0)
+    config = RatioConfig(log_beta_clip=20.0)
     batch = some_batch()
     log_w = jnp.asarray(RNG.normal(size=64), jnp.float32)
     masses = [
@@ -80,13 +80,13 @@ def test_constant_factor_on_beta_changes_no_mass() -> None:
         for scaled in (batch, batch._replace(log_ratio=batch.log_ratio + 2.0))
     ]
     assert np.allclose(masses[0].pushed, masses[1].pushed, rtol=1e-4)
-    unnormalised = RatioConfig(ratio_log_beta_clip=20.0, ratio_normalise=False)
+    unnormalised = RatioConfig(log_beta_clip=20.0, normalise=False)
     more = flow(unnormalised, log_w, batch._replace(log_ratio=batch.log_ratio + 2.0), jnp.ones(()))
     assert more.pushed.sum() > 5 * flow(unnormalised, log_w, batch, jnp.ones(())).pushed.sum()
 
 
 def test_beta_is_clipped_where_it_is_used() -> None:
-    config = RatioConfig(ratio_log_beta_clip=3.0)
+    config = RatioConfig(log_beta_clip=3.0)
     batch = some_batch(log_ratio=jnp.asarray([-1e4, 1e4] * 32))
     assert np.allclose(product(config, jnp.zeros(64), batch) * 64, np.exp([-3.0, 3.0] * 32), rtol=1e-5)
 

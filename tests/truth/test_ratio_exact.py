@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax import Array
 
-from sbac.ratio import RatioBatch, RatioConfig, classifier, lstd, mmd, printed, state_action_classifier
+from sbac.ratio import FitConfig, RatioBatch, RatioConfig, classifier, lstd, mmd, printed, state_action_classifier
 from sbac.ratio.base import product
 from sbac.ratio.state_action_classifier import absorbed, beside
 from truth.problems import TabularMDP
@@ -62,9 +62,9 @@ def mutations(form: str, ends: bool) -> dict[str, Callable[[RatioBatch], RatioBa
     return {name: mutate for name, mutate in MUTATIONS.items() if name not in idle}
 
 
-def config_of(gamma: float, form: str = "exact", **fields: object) -> RatioConfig:
+def config_of(gamma: float, form: str = "exact", **fields: object) -> FitConfig:
     # No clip binds: the MDPs' true ratios are inside it, and so are their betas.
-    return RatioConfig(discount=gamma, ratio_form=form, ratio_log_beta_clip=20.0, ratio_epsilon=0.0, **fields)
+    return FitConfig(discount=gamma, form=form, log_beta_clip=20.0, epsilon=0.0, **fields)
 
 
 def classifier_loss(config: RatioConfig, batch: RatioBatch, table: Array, target: Array) -> Array:
@@ -118,7 +118,7 @@ def test_gradient_vanishes_at_the_true_ratio(gamma: float, ends: bool, loss: Los
     """exact: at d^pi / d^D from the initial states; theorem: from the data. No mutation passes the same assertion."""
     mdp = TabularMDP.random(seed=1, terminates=ends)
     w = mdp.ratio(gamma, start=mdp.data if form == "theorem" else None)
-    config, batch = config_of(gamma, form, ratio_pairs="all"), expected_batch(mdp)
+    config, batch = config_of(gamma, form, pairs="all"), expected_batch(mdp)
     assert largest_gradient(loss, config, batch, w) < 1e-6
     for name, mutate in mutations(form, ends).items():
         assert largest_gradient(loss, config, mutate(batch), w) > 1e-4, name
@@ -159,7 +159,7 @@ def test_printed_form_has_one_as_its_solution_on_stationary_data(gamma: float, k
         mdp = mdp.with_data(mdp.stationary(mdp.mu))
         ones = np.ones(mdp.size)
         batch = expected_batch(mdp)
-        config = config_of(gamma, "printed", ratio_kernel=kernel)
+        config = config_of(gamma, "printed", kernel=kernel)
         assert largest_gradient(printed_loss, config, batch, ones) < 1e-12
         for form in ("exact", "theorem"):
             assert np.abs(mdp.ratio(gamma, mdp.data if form == "theorem" else None) - 1).max() > 0.1
@@ -225,7 +225,7 @@ def with_actions(mdp: TabularMDP, policy: np.ndarray) -> RatioBatch:
 
 
 @jax.jit
-def solved(config: RatioConfig, batch: RatioBatch) -> Array:
+def solved(config: FitConfig, batch: RatioBatch) -> Array:
     return lstd.solve(config, lambda states: states, batch)
 
 
@@ -234,7 +234,7 @@ def solved(config: RatioConfig, batch: RatioBatch) -> Array:
 def test_lstd_solves_the_flow_equation(gamma: float, ends: bool, form: str) -> None:
     """With a feature per state and no ridge its answer is the truth."""
     mdp = TabularMDP.random(seed=5, terminates=ends)
-    batch, config = expected_batch(mdp), config_of(gamma, form, ratio_ridge=0.0)
+    batch, config = expected_batch(mdp), config_of(gamma, form, ridge=0.0)
     w = mdp.ratio(gamma, start=mdp.data if form == "theorem" else None)
     assert np.abs(solved(config, batch) / w - 1).max() < 1e-3
     for name, mutate in mutations(form, ends).items():

@@ -13,31 +13,34 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
+from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
 from sbac.algorithms.evaluation import td_target
-from sbac.config import Config, config
+from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
 from sbac.nn import Critic, GaussianPolicy, Multiplier, Trained, polyak
 
 
 @config
 class AlgaeDICEConfig(Config):
     steps: tuple[int, ...] = (500_000,)
-    hidden: tuple[int, ...] = (256, 256)
-    alpha: float = 0.01
-    """Weight of the initial states' value, and so of the divergence between d^pi and the data."""
-    exponent: float = 1.5
-    """p of f."""
-    policy_learning_rate: float = 1e-3
-    critic_learning_rate: float = 1e-3
-    temperature: float = 1.0
-    """First weight of the entropy bonus, which then adapts to an entropy of -|A|."""
-    temperature_learning_rate: float = 1e-3
-    target_rate: float = 0.005
-    online_share: float = 0.05
-    """Share of the online critic in nu(s', a'); the rest is the smaller of the target critics."""
-    policy_delay: int = 2
-    orthogonality: float = 1e-4
-    """Weight of the penalty on inner products between the columns of the policy's weights."""
+    hidden: tuple[int, ...] = layers((256, 256))
+    alpha: float = per_run(
+        0.01, "Weight of the initial states' value, and so of the divergence between d^pi and the data.", at_least=0
+    )
+    exponent: float = per_run(1.5, "p of f(x) = |x|^p / p.", above=1)
+    policy_learning_rate: float = rate(1e-3, "Learning rate of the policy.")
+    critic_learning_rate: float = rate(1e-3, "Learning rate of nu.")
+    temperature: float = per_run(
+        1.0, "First weight of the entropy bonus, which then adapts to an entropy of -|A|.", at_least=0
+    )
+    temperature_learning_rate: float = rate(1e-3, "Learning rate of that weight; 0: it stays.")
+    target_rate: float = polyak_rate(0.005)
+    online_share: float = per_run(
+        0.05, "Share of nu itself in nu(s', a'); the rest is the smaller of the targets.", at_least=0, at_most=1
+    )
+    policy_delay: int = shared(2, "Steps between updates of the policy.", at_least=1)
+    orthogonality: float = per_run(
+        1e-4, "Weight of the penalty on inner products between columns of the policy's weights.", at_least=0
+    )
 
 
 class State(eqx.Module):
@@ -148,6 +151,7 @@ ALGAE_DICE = Algorithm(
     config=AlgaeDICEConfig,
     phases=(Phase("train", init, update, actor, validate, period=lambda config: config.policy_delay),),
     source="Nachum et al. 2019, AlgaeDICE: Policy Gradient from Arbitrary Experience",
+    grid={ANY_PRESET: {"alpha": [0.001, 0.01, 0.1, 1.0]}},
     presets={
         "quick": {
             "steps": (30_000,),

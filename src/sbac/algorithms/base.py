@@ -1,21 +1,25 @@
 """What an algorithm is: a config, a list of phases that update a state, and the policy that comes out.
 
 An algorithm's file knows nothing of files, devices, progress bars or environments. Its functions are pure and
-written for one run; the engine maps them over runs. A config field annotated `float` is an array with one entry
-per run; a field of any other type is static and shared by all the runs of one program.
+written for one run; the engine maps them over runs. A config field that is `per_run` is an array with one entry per
+run; a field that is `shared` is static, and all the runs of one program have the same value.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 import jax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from sbac.config import Config
+from sbac.config import Config, fields_of
+from sbac.errors import UserError
 from sbac.nn import MLP, Tree, choose
 from sbac.nn import Metrics as Metrics
+
+ANY_PRESET = "default"
+"""In a method's `grid`: the presets that it does not name."""
 
 Past = Mapping[str, Tree]
 """The final states of the phases before this one, by the phase's name. A method knows the types of its own states
@@ -105,6 +109,7 @@ StateIn = TypeVar("StateIn", contravariant=True)
 StateOut = TypeVar("StateOut", covariant=True)
 
 
+@runtime_checkable
 class Init(Protocol[ConfigIn, StateOut]):
     """The first state of a phase."""
 
@@ -122,6 +127,7 @@ class Init(Protocol[ConfigIn, StateOut]):
         ...
 
 
+@runtime_checkable
 class Update(Protocol[ConfigIn, StateT]):
     """One step of training."""
 
@@ -142,6 +148,7 @@ class Update(Protocol[ConfigIn, StateT]):
         ...
 
 
+@runtime_checkable
 class MakeActor(Protocol[ConfigIn, StateIn]):
     """The policy of a state."""
 
@@ -156,6 +163,7 @@ class MakeActor(Protocol[ConfigIn, StateIn]):
         ...
 
 
+@runtime_checkable
 class Validate(Protocol[ConfigIn, StateIn]):
     """Losses on held-out episodes."""
 
@@ -203,7 +211,9 @@ class Algorithm:
     """A method: its phases, its config with the settings known by name, and where it comes from.
 
     `presets` maps a preset to the fields it changes; `task_settings` adds, for the `paper` preset, what was
-    published for one task. `online` marks methods that act in an environment instead of reading a log.
+    published for one task. `grid` has the settings that a bench tries, by preset: a field and its values, under
+    ANY_PRESET for all the presets that it does not name. `online` marks methods that act in an environment instead of
+    reading a log. A setting that the config does not have, or that is out of its range, is refused here.
     """
 
     name: str
@@ -212,7 +222,32 @@ class Algorithm:
     source: str
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     task_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    grid: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict[str, Mapping[str, Sequence[float]]])
     online: bool = False
+
+    def __post_init__(self) -> None:
+        fields = fields_of(self.config)
+        tried: list[dict[str, Any]] = [
+            {name: value} for grid in self.grid.values() for name, values in grid.items() for value in values
+        ]
+        defaults: dict[str, Any] = {"steps": fields["steps"].default}
+        for settings in (defaults, *self.presets.values(), *self.task_settings.values(), *tried):
+            for name, value in settings.items():
+                if name not in fields:
+                    raise TypeError(f"{self.name}: {name} is not a field of {self.config.__name__}")
+                if name == "steps" and len(value) != len(self.phases):
+                    raise TypeError(f"{self.name}: steps {value}; expected one number for each of its phases")
+                try:
+                    fields[name].convert(value)
+                except UserError as error:
+                    raise TypeError(f"{self.name}: {error}") from None
+        for preset in self.grid:
+            if preset not in (ANY_PRESET, *self.presets):
+                raise TypeError(f"{self.name}: a grid for preset {preset!r}, which it does not have")
+
+    def settings_to_try(self, preset: str) -> Mapping[str, Sequence[float]]:
+        """What a bench tries with a preset."""
+        return self.grid.get(preset, self.grid.get(ANY_PRESET, {}))
 
 
 def split(key: PRNGKeyArray, count: int) -> tuple[PRNGKeyArray, ...]:

@@ -3,17 +3,17 @@
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step
+from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step
 from sbac.algorithms.cloning import negative_log_likelihood
-from sbac.config import Config, config
+from sbac.config import Config, config, layers, rate
 from sbac.nn import GaussianPolicy, Trained
 
 
 @config
 class BCConfig(Config):
     steps: tuple[int, ...] = (100_000,)
-    hidden: tuple[int, ...] = (256, 256, 256)
-    learning_rate: float = 3e-4
+    hidden: tuple[int, ...] = layers((256, 256, 256))
+    learning_rate: float = rate(3e-4, "Learning rate.")
 
 
 class State(eqx.Module):
@@ -48,6 +48,7 @@ BC = Algorithm(
     config=BCConfig,
     phases=(Phase("clone", init, update, actor, validate, needs="row"),),
     source="Maximum likelihood",
+    grid={ANY_PRESET: {"learning_rate": [1e-4, 3e-4, 1e-3, 3e-3]}},
     presets={
         "quick": {"steps": (30_000,), "hidden": (64, 64), "batch_size": 128, "learning_rate": 1e-3},
         "paper": {"steps": (1_000_000,)},

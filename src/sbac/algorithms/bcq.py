@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
+from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
 from sbac.algorithms.evaluation import td_loss, td_target
-from sbac.config import Config, config
+from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
 from sbac.nn import MLP, ActionVAE, Critic, Trained, polyak, prior_codes, take
 
 
@@ -21,16 +21,18 @@ from sbac.nn import MLP, ActionVAE, Critic, Trained, polyak, prior_codes, take
 class BCQConfig(Config):
     steps: tuple[int, ...] = (1_000_000,)
     batch_size: int = 100
-    hidden: tuple[int, ...] = (400, 300)
-    vae_hidden: tuple[int, ...] = (750, 750)
-    learning_rate: float = 1e-3
-    target_rate: float = 0.005
-    perturbation: float = 0.05
-    """How far the actor may move a proposed action, as a share of the action range's half."""
-    minimum_weight: float = 0.75
-    """Weight of the smaller critic in the target; the larger has the rest."""
-    target_candidates: int = 10
-    acting_candidates: int = 100
+    hidden: tuple[int, ...] = layers((400, 300))
+    vae_hidden: tuple[int, ...] = layers((750, 750), "Units of each hidden layer of the VAE.")
+    learning_rate: float = rate(1e-3, "Learning rate of all networks.")
+    target_rate: float = polyak_rate(0.005)
+    perturbation: float = per_run(
+        0.05, "How far the actor may move a proposed action; 2 is the whole range.", at_least=0, at_most=2
+    )
+    minimum_weight: float = per_run(
+        0.75, "Weight of the smaller critic in the target; the larger has the rest.", at_least=0, at_most=1
+    )
+    target_candidates: int = shared(10, "Actions that the target takes the best of.", at_least=1)
+    acting_candidates: int = shared(100, "Actions that acting takes the best of.", at_least=1)
 
 
 class State(eqx.Module):
@@ -150,6 +152,7 @@ BCQ = Algorithm(
     config=BCQConfig,
     phases=(Phase("train", init, update, actor, validate),),
     source="Fujimoto, Meger & Precup 2019, Off-Policy Deep Reinforcement Learning without Exploration",
+    grid={ANY_PRESET: {"perturbation": [0.01, 0.05, 0.1, 0.2]}},
     presets={
         "quick": {
             "steps": (30_000,),

@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
+from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
 from sbac.algorithms.bcq import best_candidate_target, vae_loss
 from sbac.algorithms.evaluation import td_loss
-from sbac.config import Config, config, shared
+from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
 from sbac.nn import ActionVAE, Critic, GaussianPolicy, Multiplier, Trained, mmd, polyak, take
 
 DUAL_MIN = math.exp(-5.0)
@@ -26,26 +26,23 @@ DUAL_MAX = math.exp(10.0)
 @config
 class BEARConfig(Config):
     steps: tuple[int, ...] = (1_000_000,)
-    hidden: tuple[int, ...] = (256, 256)
-    vae_hidden: tuple[int, ...] = (750, 750)
-    actor_learning_rate: float = 1e-4
-    critic_learning_rate: float = 3e-4
-    vae_learning_rate: float = 3e-4
-    dual_learning_rate: float = 1e-3
-    target_rate: float = 0.005
-    minimum_weight: float = 0.75
-    """Weight of the smaller critic in the target; the larger has the rest."""
-    kernel: Literal["gaussian", "laplacian"] = "gaussian"
-    """gaussian or laplacian."""
-    kernel_width: float = 20.0
-    """sigma in exp(-distance / (2 sigma)), not squared."""
-    threshold: float = 0.05
-    """How large the MMD may be."""
-    mmd_samples: int = 4
-    warm_up: float = shared(0.04)
-    """Share of the steps in which the actor only matches the data."""
-    target_candidates: int = 10
-    acting_candidates: int = 100
+    hidden: tuple[int, ...] = layers((256, 256))
+    vae_hidden: tuple[int, ...] = layers((750, 750), "Units of each hidden layer of the VAE.")
+    actor_learning_rate: float = rate(1e-4, "Learning rate of the policy.")
+    critic_learning_rate: float = rate(3e-4, "Learning rate of the critics.")
+    vae_learning_rate: float = rate(3e-4, "Learning rate of the VAE.")
+    dual_learning_rate: float = rate(1e-3, "Learning rate of the dual variable.")
+    target_rate: float = polyak_rate(0.005)
+    minimum_weight: float = per_run(
+        0.75, "Weight of the smaller critic in the target; the larger has the rest.", at_least=0, at_most=1
+    )
+    kernel: Literal["gaussian", "laplacian"] = shared("gaussian", "The MMD's kernel.")
+    kernel_width: float = per_run(20.0, "sigma in exp(-distance / (2 sigma)), not squared.", above=0)
+    threshold: float = per_run(0.05, "How large the MMD may be.", at_least=0)
+    mmd_samples: int = shared(4, "Actions of the policy, and of the VAE, in the MMD.", at_least=1)
+    warm_up: float = shared(0.04, "Share of the steps in which the actor only matches the data.", at_least=0, at_most=1)
+    target_candidates: int = shared(10, "Actions that the target takes the best of.", at_least=1)
+    acting_candidates: int = shared(100, "Actions that acting takes the best of.", at_least=1)
 
 
 class State(eqx.Module):
@@ -144,6 +141,7 @@ BEAR = Algorithm(
     config=BEARConfig,
     phases=(Phase("train", init, update, actor, validate),),
     source="Kumar, Fu, Tucker & Levine 2019, Stabilizing Off-Policy Q-Learning via Bootstrapping Error Reduction",
+    grid={ANY_PRESET: {"threshold": [0.02, 0.05, 0.1, 0.2]}},
     presets={
         "quick": {
             "steps": (30_000,),

@@ -10,26 +10,26 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
+from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
 from sbac.algorithms.cloning import CLONE, Clone, CloneConfig
 from sbac.algorithms.evaluation import td_loss, td_target
-from sbac.config import config, shared
+from sbac.config import config, layers, per_run, polyak_rate, rate, shared
 from sbac.nn import Behaviour, Critic, GaussianPolicy, Trained, polyak
 
 
 @config
 class BRACConfig(CloneConfig):
     steps: tuple[int, ...] = (1_000_000, 1_000_000)
-    alpha: float = 1.0
-    """Weight of the KL penalty."""
-    policy_hidden: tuple[int, ...] = (200, 200)
-    critic_hidden: tuple[int, ...] = (300, 300)
-    policy_learning_rate: float = 3e-5
-    critic_learning_rate: float = 1e-3
-    target_rate: float = 0.005
-    kl_samples: int = 4
-    warm_up: float = shared(0.02)
-    """Share of the steps in which the policy only follows the clone."""
+    alpha: float = per_run(1.0, "Weight of the KL penalty.", at_least=0)
+    policy_hidden: tuple[int, ...] = layers((200, 200), "Units of each hidden layer of the policy.")
+    critic_hidden: tuple[int, ...] = layers((300, 300), "Units of each hidden layer of the critics.")
+    policy_learning_rate: float = rate(3e-5, "Learning rate of the policy.")
+    critic_learning_rate: float = rate(1e-3, "Learning rate of the critics.")
+    target_rate: float = polyak_rate(0.005)
+    kl_samples: int = shared(4, "Actions for the estimate of the KL.", at_least=1)
+    warm_up: float = shared(
+        0.02, "Share of the steps in which the policy only follows the clone.", at_least=0, at_most=1
+    )
 
 
 class State(eqx.Module):
@@ -130,6 +130,7 @@ def variant(name: str, *, value_penalty: bool) -> Algorithm:
         config=BRACConfig,
         phases=(CLONE, Phase("train", init, train, actor, check)),
         source="Wu, Tucker & Nachum 2019, Behavior Regularized Offline Reinforcement Learning",
+        grid={ANY_PRESET: {"alpha": [0.3, 1.0, 3.0, 10.0]}},
         presets={
             "quick": {
                 "steps": (10_000, 30_000),

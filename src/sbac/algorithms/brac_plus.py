@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Rows, Spec, Step, split
+from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Rows, Spec, Step, split
 from sbac.algorithms.cloning import behaviour_actor, negative_log_likelihood
 from sbac.algorithms.evaluation import td_loss, td_target
-from sbac.config import Config, RewardScale, config
+from sbac.config import Config, RewardScale, config, layers, per_run, polyak_rate, rate, shared
 from sbac.errors import UserError
 from sbac.nn import (
     MLP,
@@ -45,44 +45,39 @@ class BRACPlusConfig(Config):
     steps: tuple[int, ...] = (500_000, 500_000, 1_000_000)
     batch_size: int = 100
     reward_scale: RewardScale = "unit"
-    hidden: tuple[int, ...] = (256, 256)
-    behaviour: Literal["vae", BehaviourKind] = "vae"
-    """vae: an ensemble of VAEs; or one of the models of sbac.nn.behaviour."""
-    members: int = 3
-    """VAEs in the ensemble."""
-    divergence: Literal["kl", "mmd"] = "kl"
-    """kl (from above, for VAEs), or mmd."""
-    kernel_width: float = 120.0
-    """sigma of the MMD's Laplacian kernel."""
-    margin: float = 0.2
-    """How far the distance may exceed that of the initial policy."""
-    multiplier: Literal["state", "scalar"] = "state"
-    """state: alpha(s), as the paper has it; scalar: one number, as its code has it."""
-    alpha: float = 10.0
-    """The multiplier's first value."""
-    entropy_weight: float = 10.0
-    """First weight of the entropy's bound."""
-    entropy_scale: float = 4.0
-    """The policy's entropy is bounded by that of the data with all deviations divided by this (kl), or kept above
-    it (mmd)."""
-    gradient_penalty: float = 0.1
-    """First and smallest weight of the penalty on the slope of Q in the policy's actions off the data."""
-    gradient_limit: float = 0.01
-    """The weight grows while the penalised slope is above this."""
-    clone_learning_rate: float = 1e-3
-    initial_learning_rate: float = 1e-3
-    policy_learning_rate: float = 5e-6
-    critic_learning_rate: float = 3e-4
-    dual_learning_rate: float = 1e-3
-    multiplier_learning_rate: float = 1e-5
-    """Of the network alpha(s): all its weights move its output, which is far faster than a number at the same rate."""
-    target_rate: float = 0.001
-    samples: int = 5
-    """Actions of the policy per state, in every expectation over them."""
-    codes: int = 5
-    """Codes per action in the bound of the KL."""
-    acting_candidates: int = 20
-    """Actions within one deviation of the mean, the best of which by the critics is taken; 1: the mean itself."""
+    hidden: tuple[int, ...] = layers((256, 256))
+    behaviour: Literal["vae", BehaviourKind] = shared(
+        "vae", "The clone: vae is an ensemble of VAEs, the others are single models.", group="networks"
+    )
+    members: int = shared(3, "VAEs in the ensemble.", at_least=1, group="networks")
+    divergence: Literal["kl", "mmd"] = shared("kl", "The distance from the data: kl (a bound of it, for VAEs) or mmd.")
+    kernel_width: float = per_run(120.0, "sigma of the MMD's Laplacian kernel.", above=0)
+    margin: float = per_run(0.2, "How far the distance may exceed that of the initial policy.", at_least=0)
+    multiplier: Literal["state", "scalar"] = shared(
+        "state", "state: alpha(s), as the paper has it; scalar: one number, as its code has it."
+    )
+    alpha: float = per_run(10.0, "The multiplier's first value.", above=0)
+    entropy_weight: float = per_run(10.0, "First weight of the entropy's bound.", at_least=0)
+    entropy_scale: float = per_run(
+        4.0, "The entropy's bound (kl: from above, mmd: below) is the data's with deviations divided by this.", above=0
+    )
+    gradient_penalty: float = per_run(
+        0.1, "First and smallest weight of the penalty on Q's slope in the policy's actions off the data.", at_least=0
+    )
+    gradient_limit: float = per_run(0.01, "That weight grows while the penalised slope is above this.", at_least=0)
+    clone_learning_rate: float = rate(1e-3, "Learning rate of the clone.")
+    initial_learning_rate: float = rate(1e-3, "Learning rate of the initial policy.")
+    policy_learning_rate: float = rate(5e-6, "Learning rate of the policy in phase train.")
+    critic_learning_rate: float = rate(3e-4, "Learning rate of the critics.")
+    dual_learning_rate: float = rate(1e-3, "Learning rate of the multipliers that are numbers.")
+    # All weights of the network move its output, which is far faster than a number at the same rate.
+    multiplier_learning_rate: float = rate(1e-5, "Learning rate of the network alpha(s).")
+    target_rate: float = polyak_rate(0.001)
+    samples: int = shared(5, "Actions of the policy per state, in every expectation over them.", at_least=1)
+    codes: int = shared(5, "Codes per action in the bound of the KL.", at_least=1)
+    acting_candidates: int = shared(
+        20, "Actions within one deviation that acting takes the best of, by the critics; 1: the mean.", at_least=1
+    )
 
 
 def decayed(rate: float | Float[Array, ""], step: Int[Array, ""], steps: int) -> Float[Array, ""]:
@@ -457,6 +452,7 @@ BRAC_PLUS = Algorithm(
         Phase("train", init, update, actor, validate),
     ),
     source="Zhang, Kuppannagari & Prasanna 2021, BRAC+: Improved Behavior Regularized Actor Critic",
+    grid={ANY_PRESET: {"margin": [0.2, 1.0, 3.0, 7.0]}},
     presets={
         "quick": {
             "steps": (10_000, 10_000, 30_000),

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from sbac.algorithms.base import Actor, Batch, Metrics, Past, Phase, Rows, Spec, Step
-from sbac.config import Config, config
+from sbac.config import Config, config, layers, rate, shared
 from sbac.nn import Behaviour, BehaviourKind, GaussianPolicy, Multiplier, Trained, behaviour
 
 
@@ -13,14 +13,15 @@ from sbac.nn import Behaviour, BehaviourKind, GaussianPolicy, Multiplier, Traine
 class CloneConfig(Config):
     """What the phase reads; the first of `steps` is its length."""
 
-    behaviour: BehaviourKind = "gaussian"
-    """gaussian, or one of the other models of sbac.nn.behaviour."""
-    clone_hidden: tuple[int, ...] = (200, 200)
-    clone_learning_rate: float = 5e-4
-    clone_decay: bool = False
-    """Learning rate times 0.1 after 80 % of the steps and 0.01 after 90 %."""
-    entropy_floor: bool = True
-    """Keep the clone's entropy above -|A| by a learned weight, so that log mu stays moderate off the data."""
+    behaviour: BehaviourKind = shared("gaussian", "The model of mu.", group="networks")
+    clone_hidden: tuple[int, ...] = layers((200, 200), "Units of each hidden layer of the clone.")
+    clone_learning_rate: float = rate(5e-4, "Learning rate of the clone.")
+    clone_decay: bool = shared(
+        False, "Whether that rate is multiplied by 0.1 after 80 % of the steps and by 0.01 after 90 %.", group="rates"
+    )
+    entropy_floor: bool = shared(
+        True, "Keep the clone's entropy above -|A| by a learned weight, so that log mu stays moderate off the data."
+    )
 
 
 class Clone(eqx.Module):

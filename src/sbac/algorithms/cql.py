@@ -8,28 +8,26 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
+from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
 from sbac.algorithms.evaluation import td_target
-from sbac.config import Config, config
+from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
 from sbac.nn import Critic, GaussianPolicy, Multiplier, Trained, polyak
 
 
 @config
 class CQLConfig(Config):
     steps: tuple[int, ...] = (1_000_000,)
-    hidden: tuple[int, ...] = (256, 256, 256)
-    policy_learning_rate: float = 1e-4
-    critic_learning_rate: float = 3e-4
-    alpha: float = 5.0
-    """Weight of the conservative penalty."""
-    samples: int = 10
-    """Actions from each of the three proposals that estimate the penalty's log-sum-exp."""
-    lagrange: bool = False
-    """Tunes the penalty's weight so that alpha times the penalty stays at `threshold`."""
-    threshold: float = 10.0
-    clone_steps: int = 0
-    """First steps in which the policy is cloned instead of improved."""
-    target_rate: float = 0.005
+    hidden: tuple[int, ...] = layers((256, 256, 256))
+    policy_learning_rate: float = rate(1e-4, "Learning rate of the policy.")
+    critic_learning_rate: float = rate(3e-4, "Learning rate of the critics.")
+    alpha: float = per_run(5.0, "Weight of the conservative penalty.", at_least=0)
+    samples: int = shared(
+        10, "Actions from each of the three proposals that estimate the penalty's log-sum-exp.", at_least=1
+    )
+    lagrange: bool = shared(False, "Tune the penalty's weight so that alpha times the penalty stays at `threshold`.")
+    threshold: float = per_run(10.0, "Where `lagrange` holds alpha times the penalty.")
+    clone_steps: int = shared(0, "First steps in which the policy is cloned instead of improved.", at_least=0)
+    target_rate: float = polyak_rate(0.005)
 
 
 class State(eqx.Module):
@@ -162,6 +160,7 @@ CQL = Algorithm(
     config=CQLConfig,
     phases=(Phase("train", init, update, actor, validate),),
     source="Kumar et al., Conservative Q-Learning for Offline Reinforcement Learning, NeurIPS 2020",
+    grid={ANY_PRESET: {"alpha": [1.0, 2.5, 5.0, 10.0]}},
     presets={
         "quick": {
             "steps": (30_000,),

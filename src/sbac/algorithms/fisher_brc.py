@@ -11,10 +11,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
+from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
 from sbac.algorithms.cloning import CLONE, Clone, CloneConfig
 from sbac.algorithms.evaluation import td_target
-from sbac.config import config
+from sbac.config import config, layers, per_run, polyak_rate, rate
 from sbac.nn import Behaviour, BehaviourKind, Critic, GaussianPolicy, Multiplier, Trained, gradient, polyak, take
 
 
@@ -25,14 +25,15 @@ class FisherBRCConfig(CloneConfig):
     clone_hidden: tuple[int, ...] = (256, 256)
     clone_learning_rate: float = 1e-3
     clone_decay: bool = True
-    hidden: tuple[int, ...] = (256, 256, 256)
-    policy_learning_rate: float = 3e-4
-    critic_learning_rate: float = 3e-4
-    temperature_learning_rate: float = 3e-4
-    target_rate: float = 0.005
-    gradient_penalty: float = 0.1
-    reward_bonus: float = 5.0
-    """Added to every reward: it offsets log mu, which is negative for rare actions, and pays for staying alive."""
+    hidden: tuple[int, ...] = layers((256, 256, 256), "Units of each hidden layer of the policy and the critics.")
+    policy_learning_rate: float = rate(3e-4, "Learning rate of the policy.")
+    critic_learning_rate: float = rate(3e-4, "Learning rate of the offset O.")
+    temperature_learning_rate: float = rate(3e-4, "Learning rate of the entropy's weight.")
+    target_rate: float = polyak_rate(0.005)
+    gradient_penalty: float = per_run(0.1, "Weight of |d O / d a|^2 at the policy's actions.", at_least=0)
+    reward_bonus: float = per_run(
+        5.0, "Added to every reward: it offsets log mu, negative for rare actions, and pays for staying alive."
+    )
 
 
 class State(eqx.Module):
@@ -151,6 +152,7 @@ FISHER_BRC = Algorithm(
     config=FisherBRCConfig,
     phases=(CLONE, Phase("train", init, update, actor, validate)),
     source="Kostrikov, Tompson, Fergus & Nachum 2021, Offline RL with Fisher Divergence Critic Regularization",
+    grid={ANY_PRESET: {"gradient_penalty": [0.03, 0.1, 0.3, 1.0]}},
     presets={
         "quick": {
             "steps": (10_000, 30_000),

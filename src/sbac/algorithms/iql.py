@@ -6,9 +6,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
+from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
 from sbac.algorithms.evaluation import td_loss, td_target
-from sbac.config import Config, RewardScale, config, shared
+from sbac.config import Config, RewardScale, config, layers, per_run, polyak_rate, rate, shared
 from sbac.nn import MLP, Critic, Trained, half_cosine, polyak
 
 LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
@@ -18,16 +18,20 @@ MAX_WEIGHT = 100.0
 @config
 class IQLConfig(Config):
     steps: tuple[int, ...] = (1_000_000,)
-    hidden: tuple[int, ...] = (256, 256)
-    learning_rate: float = 3e-4
-    """Of V and Q, and of the policy at its first step: the policy's falls to 0 along a cosine."""
-    expectile: float = 0.7
-    """tau: 0.5 averages over the data's actions, towards 1 it takes their best."""
-    temperature: float = 3.0
-    """beta: how sharply the policy prefers actions of high advantage."""
-    dropout: float = shared(0.0)
-    """Of the policy's hidden units, in training only."""
-    target_rate: float = 0.005
+    hidden: tuple[int, ...] = layers((256, 256))
+    learning_rate: float = rate(
+        3e-4, "Learning rate of V and Q; the policy's begins there and falls to 0 along a cosine."
+    )
+    expectile: float = per_run(
+        0.7, "tau: 0.5 averages over the data's actions, towards 1 it takes their best.", above=0, below=1
+    )
+    temperature: float = per_run(
+        3.0, "beta: how sharply the policy prefers actions of high advantage; 0 clones.", at_least=0
+    )
+    dropout: float = shared(
+        0.0, "Share of the policy's hidden units left out, in training only.", at_least=0, below=1, group="networks"
+    )
+    target_rate: float = polyak_rate(0.005)
     standardise_states: bool = False
     reward_scale: RewardScale = "return-range"
 
@@ -134,6 +138,7 @@ IQL = Algorithm(
     config=IQLConfig,
     phases=(Phase("train", init, update, actor, validate),),
     source="Kostrikov, Nair and Levine, Offline Reinforcement Learning with Implicit Q-Learning, ICLR 2022",
+    grid={ANY_PRESET: {"temperature": [0.5, 1.0, 3.0, 10.0]}},
     presets={
         "quick": {
             "steps": (30_000,),

@@ -5,7 +5,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, when
+from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, when
 from sbac.algorithms.cloning import negative_log_likelihood
 from sbac.algorithms.evaluation import (
     Clones,
@@ -16,7 +16,7 @@ from sbac.algorithms.evaluation import (
     td_loss,
     td_target,
 )
-from sbac.config import Config, config
+from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
 from sbac.nn import Behaviour, BehaviourKind, Critic, GaussianPolicy, Trained, polyak
 
 
@@ -24,18 +24,18 @@ from sbac.nn import Behaviour, BehaviourKind, Critic, GaussianPolicy, Trained, p
 class OneStepConfig(Config):
     steps: tuple[int, ...] = (2_000_000, 100_000)
     batch_size: int = 512
-    hidden: tuple[int, ...] = (1024, 1024)
-    learning_rate: float = 1e-4
-    alpha: float = 1.0
-    """Weight of KL(pi || mu); published were the best of 0.03, 0.1, 0.3, 1, 3 and 10 for each task."""
-    behaviour: BehaviourKind = "gaussian"
-    """The clone mu: gaussian, mixture-per-dim, mixture or flow."""
-    clone_steps: int = 500_000
-    """The clone is trained for that many of the first phase's steps, the critic for all of them."""
-    critics: int = 1
-    samples: int = 10
-    """Actions for the estimate of the KL."""
-    target_rate: float = 0.0025
+    hidden: tuple[int, ...] = layers((1024, 1024))
+    learning_rate: float = rate(1e-4, "Learning rate of the clone, the critic and the policy.")
+    alpha: float = per_run(
+        1.0, "Weight of KL(pi || mu); published: the best of 0.03, 0.1, 0.3, 1, 3 and 10 for each task.", at_least=0
+    )
+    behaviour: BehaviourKind = shared("gaussian", "The model of mu.", group="networks")
+    clone_steps: int = shared(
+        500_000, "In how many of the first phase's steps the clone is trained; the critic is in all.", at_least=0
+    )
+    critics: int = shared(1, "Q-networks; the policy climbs their minimum.", at_least=1, group="networks")
+    samples: int = shared(10, "Actions for the estimate of the KL.", at_least=1)
+    target_rate: float = polyak_rate(0.0025)
 
 
 # --- Phase 1: the behaviour and its value ------------------------------------------------------------------------
@@ -122,6 +122,7 @@ ONE_STEP = Algorithm(
         Phase("improve", init_improve, improve, actor, validate_improve, needs="row"),
     ),
     source="Brandfonbrener et al., Offline RL Without Off-Policy Evaluation, NeurIPS 2021",
+    grid={ANY_PRESET: {"alpha": [0.3, 1.0, 3.0, 10.0]}},
     presets={
         "quick": {
             "steps": (20_000, 10_000),

@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
+from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
 from sbac.algorithms.evaluation import td_loss, td_target
 from sbac.algorithms.td3_bc import State, smoothed
-from sbac.config import Config, config
+from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
 from sbac.nn import Critic, DeterministicPolicy, Trained, polyak
 
 
@@ -15,16 +15,14 @@ from sbac.nn import Critic, DeterministicPolicy, Trained, polyak
 class ReBRACConfig(Config):
     steps: tuple[int, ...] = (1_000_000,)
     batch_size: int = 1024
-    hidden: tuple[int, ...] = (256, 256, 256)
-    learning_rate: float = 1e-3
-    policy_penalty: float = 0.01
-    """beta_1: weight of |pi(s) - a|^2 in the policy's loss."""
-    critic_penalty: float = 0.01
-    """beta_2: weight of |pi(s') - a'|^2 in the critic's target."""
-    target_rate: float = 0.005
-    target_noise: float = 0.2
-    target_noise_clip: float = 0.5
-    policy_delay: int = 2
+    hidden: tuple[int, ...] = layers((256, 256, 256))
+    learning_rate: float = rate(1e-3, "Learning rate of the policy and the critics.")
+    policy_penalty: float = per_run(0.01, "beta_1: weight of |pi(s) - a|^2 in the policy's loss.", at_least=0)
+    critic_penalty: float = per_run(0.01, "beta_2: weight of |pi(s') - a'|^2 in the critic's target.", at_least=0)
+    target_rate: float = polyak_rate(0.005)
+    target_noise: float = per_run(0.2, "Deviation of the noise on the target policy's actions.", at_least=0)
+    target_noise_clip: float = per_run(0.5, "That noise stays inside +- this.", at_least=0)
+    policy_delay: int = shared(2, "Steps between updates of the policy.", at_least=1)
     standardise_states: bool = False
 
 
@@ -102,6 +100,7 @@ REBRAC = Algorithm(
     config=ReBRACConfig,
     phases=(Phase("train", init, update, actor, validate, "next_action", lambda config: config.policy_delay),),
     source="Tarasov et al., Revisiting the Minimalist Approach to Offline Reinforcement Learning, NeurIPS 2023",
+    grid={ANY_PRESET: {"policy_penalty": [0.001, 0.01, 0.05, 0.1]}},
     presets={
         "quick": {"steps": (30_000,), "hidden": (64, 64), "batch_size": 128, "standardise_states": True},
         "paper": {},

@@ -8,20 +8,22 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
 from sbac.algorithms.evaluation import td_loss, td_target
-from sbac.config import Config, config
+from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
 from sbac.nn import Critic, Gaussian, GaussianPolicy, Multiplier, Trained, polyak
 
 
 @config
 class SACConfig(Config):
     steps: tuple[int, ...] = (1_000_000,)
-    hidden: tuple[int, ...] = (256, 256)
-    learning_rate: float = 3e-4
-    target_rate: float = 0.005
-    start_steps: int = 10_000
-    """Environment steps with uniform actions before the first update."""
-    exploration: float = 0.0
-    """Noise added to the policy's own samples when acting: none."""
+    hidden: tuple[int, ...] = layers((256, 256))
+    learning_rate: float = rate(3e-4, "Learning rate of the policy, the critics and the temperature.")
+    target_rate: float = polyak_rate(0.005)
+    start_steps: int = shared(
+        10_000, "Environment steps with uniform actions before the first update.", at_least=0, group="training"
+    )
+    exploration: float = per_run(
+        0.0, "Deviation of the noise added to the policy's own samples when acting.", at_least=0
+    )
     standardise_states: bool = False
 
 

@@ -11,57 +11,80 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from sbac import ratio
-from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
+from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
 from sbac.algorithms.cloning import negative_log_likelihood
 from sbac.algorithms.evaluation import Estimate, clone_actor, clone_step, init_estimate, td_loss, td_target
-from sbac.config import RewardScale, config
+from sbac.config import Config, RewardScale, config, layers, nested, per_run, polyak_rate, rate, shared
 from sbac.nn import BehaviourKind, Critic, GaussianPolicy, Multiplier, Trained, half_cosine, polyak, pre_tanh
 from sbac.nn.behaviour import ActionDensity
 
 
 @config
-class SBACConfig(ratio.RatioConfig):
-    steps: tuple[int, ...] = (1_000_000, 1_000_000)
-    """M and N of Algorithm 1."""
-    alpha: float = 2.0
-    """Weight of log mu in objective (8)."""
-    hidden: tuple[int, ...] = (256, 256, 256)
-    critics: int = 1
-    """Q-networks; with more than one the policy climbs their minimum."""
-    behaviour_learning_rate: float = 1e-5
-    policy_learning_rate: float = 1e-5
-    critic_learning_rate: float = 1e-4
-    cosine_decay: bool = False
-    """Whether the rates of mu, Q and pi fall to 0 along half a cosine over their phase. The last iterate, which is the
-    policy that counts, then carries less of the noise of its last batches."""
-    target_rate: float = 0.005
-    reward_scale: RewardScale = "unit"
-    behaviour: BehaviourKind = "gaussian"
-    """The model of mu: gaussian, mixture-per-dim, mixture or flow (the paper names this its limitation)."""
-    start_from_clone: bool = False
-    """Start pi as a copy of the Gaussian clone instead of at random."""
+class SBACRatioConfig(ratio.RatioConfig):
+    """The ratio inside SBAC: learned in steps, which lstd is not, and by default with SBAC's own discount."""
 
-    weighting: Literal["q", "penalty", "state", "none"] = "q"
-    """Where w stands: q, w Q + alpha log mu (8); penalty, Q + (alpha / w) log mu; state, w (Q + alpha log mu), which
-    weighs states and leaves alpha alone; none, w = 1 (ablation 1)."""
-    critic: Literal["mu", "pi"] = "mu"
-    """mu: Q^mu, fixed after phase estimate; pi: Q^pi, learned along with pi (ablation 2)."""
-    support: Literal["action", "pre-tanh"] = "action"
-    """action: log mu(a|s), as in (8); pre-tanh: the density of u = atanh(a). A cross-entropy depends on coordinates:
-    for a wide tanh-Gaussian the density of a is largest at the bounds, that of u always at tanh(mean)."""
-    entropy: float = 0.0
-    """Share of pi's entropy put back into the penalty: 0 is the paper's cross-entropy, 1 the KL divergence."""
-    constrained: bool = False
-    """The form (8) comes from: maximise w Q subject to E[log mu] >= log_mu_floor, alpha the dual variable."""
-    log_mu_floor: float = 0.0
-    dual_learning_rate: float = 1e-3
-    ratio_every: int = 1
-    """Steps between updates of w."""
-    temper: bool = True
-    """Shrink w towards 1 where its own diagnostics call it unreliable: w^k with k from 0 to 1, the smaller of the
-    effective sample sizes of pi / mu (pi as it is, not floored) and of w, relative to the two shares below."""
-    temper_beta_ess: float = 0.02
-    temper_ratio_ess: float = 0.1
+    estimator: Literal["default", "classifier", "state-action-classifier", "mmd"] = "default"
+    discount: float = per_run(0.0, "gamma of d^pi; 0: that of --discount.", at_least=0, below=1)
+
+
+@config
+class SBACConfig(Config):
+    steps: tuple[int, ...] = (1_000_000, 1_000_000)
+    ratio: SBACRatioConfig = nested(SBACRatioConfig(), prefix="ratio_", group="the ratio w")
+
+    alpha: float = per_run(2.0, "Weight of log mu in objective (8).", at_least=0)
+    hidden: tuple[int, ...] = layers((256, 256, 256))
+    critics: int = shared(
+        1, "Q-networks; with more than one the policy climbs their minimum.", at_least=1, group="networks"
+    )
+    behaviour_learning_rate: float = rate(1e-5, "Learning rate of mu.")
+    policy_learning_rate: float = rate(1e-5, "Learning rate of pi.")
+    critic_learning_rate: float = rate(1e-4, "Learning rate of Q.")
+    # The last iterate, which is the policy that counts, then carries less of the noise of its last batches.
+    cosine_decay: bool = shared(
+        False, "Whether the rates of mu, Q and pi fall to 0 along half a cosine over their phase.", group="rates"
+    )
+    target_rate: float = polyak_rate(0.005)
+    reward_scale: RewardScale = "unit"
+    behaviour: BehaviourKind = shared("gaussian", "The model of mu.", group="networks")
+    start_from_clone: bool = shared(False, "Start pi as a copy of the Gaussian clone instead of at random.")
+
+    weighting: Literal["q", "penalty", "state", "none"] = shared(
+        "q",
+        "Where w stands: q, w Q + alpha log mu (8); penalty, Q + (alpha / w) log mu; state, w (Q + alpha log mu); "
+        "none, w = 1 (ablation 1).",
+    )
+    critic: Literal["mu", "pi"] = shared(
+        "mu", "mu: Q^mu, fixed after phase estimate; pi: Q^pi, learned along with pi (ablation 2)."
+    )
+    # A cross-entropy depends on coordinates: for a wide tanh-Gaussian the density of a is largest at the bounds, that
+    # of u always at tanh(mean).
+    support: Literal["action", "pre-tanh"] = shared(
+        "action", "action: log mu(a|s), as in (8); pre-tanh: the density of u = atanh(a)."
+    )
+    entropy: float = per_run(
+        0.0,
+        "Share of pi's entropy put back into the penalty: 0 is the paper's cross-entropy, 1 the KL divergence.",
+        at_least=0,
+        at_most=1,
+    )
+    constrained: bool = shared(
+        False, "The form (8) comes from: maximise w Q subject to E[log mu] >= log_mu_floor, alpha the dual variable."
+    )
+    log_mu_floor: float = per_run(0.0, "The least E[log mu] that `constrained` allows.")
+    dual_learning_rate: float = rate(1e-3, "Learning rate of alpha where it is the dual variable.")
+    ratio_every: int = shared(1, "Steps between updates of w.", at_least=1, group="the ratio w")
+    # w^k with k from 0 to 1: the smaller of the effective sample sizes of pi / mu (pi as it is, not floored) and of w,
+    # relative to the two shares below.
+    temper: bool = shared(
+        True, "Shrink w towards 1 where its effective sample sizes call it unreliable.", group="the ratio w"
+    )
+    temper_beta_ess: float = per_run(
+        0.02, "Effective share of pi / mu from which on w is trusted in full.", above=0, at_most=1, group="the ratio w"
+    )
+    temper_ratio_ess: float = per_run(
+        0.1, "Effective share of w from which on w is trusted in full.", above=0, at_most=1, group="the ratio w"
+    )
 
 
 def decay(config: SBACConfig, phase: int, step: Int[Array, ""]) -> Float[Array, ""]:
@@ -131,7 +154,7 @@ def init_improve(config: SBACConfig, spec: Spec, past: Past, key: PRNGKeyArray) 
     policy = before.clone.model if config.start_from_clone else fresh
     weight = None
     if config.weighting != "none":
-        estimator = ratio.init(config, ratio_key, spec.observations, spec.actions, spec.states)
+        estimator = ratio.init(config.ratio, ratio_key, spec.observations, spec.actions, spec.states)
         weight = Weight(estimator, jnp.ones(()), {name: jnp.zeros(()) for name in (*ratio.DIAGNOSTICS, "trust")})
     follows = config.critic == "pi"
     return Improve(
@@ -173,12 +196,18 @@ def policy_objective(
 def log_ratios(
     config: SBACConfig, policy: GaussianPolicy, before: Estimate, batch: Batch
 ) -> tuple[Float[Array, " batch"], Float[Array, " batch"]]:
-    """log pi / mu at the data's actions, twice: of pi kept at least `ratio_std_floor` times as wide as the Gaussian
+    """log pi / mu at the data's actions, twice: of pi kept at least `ratio.std_floor` times as wide as the Gaussian
     clone, which the estimator learns from, and of pi as it is, which its diagnostics are computed from."""
     u = pre_tanh(batch.actions)
     pi, log_mu = policy(batch.observations), before.mu(batch.observations).log_density(u)
-    wide = ratio.floored(config, pi, before.clone.model(batch.observations))
+    wide = ratio.floored(config.ratio, pi, before.clone.model(batch.observations))
     return wide.log_density(u) - log_mu, pi.log_density(u) - log_mu
+
+
+def ratio_config(config: SBACConfig) -> ratio.RatioConfig:
+    """The ratio's settings with its discount resolved."""
+    own = config.ratio.discount
+    return config.ratio.replace(discount=jnp.where(own > 0, own, config.discount))
 
 
 def ratio_batch(
@@ -216,8 +245,8 @@ def update_weight(
 ) -> Weight:
     """A step of the ratio's estimator, its diagnostics and the trust that follows from them."""
     log_ratio, log_beta = log_ratios(config, policy, before, batch)
-    state, _ = ratio.update(config, last.ratio, ratio_batch(policy, log_ratio, batch, key), key)
-    metrics = ratio.diagnostics(config, state, batch.observations, log_beta)
+    state, _ = ratio.update(ratio_config(config), last.ratio, ratio_batch(policy, log_ratio, batch, key), key)
+    metrics = ratio.diagnostics(config.ratio, state, batch.observations, log_beta)
     trust = trusted(config, last.trust, metrics, len(batch.rewards)) if config.temper else last.trust
     return Weight(state, trust, metrics | {"trust": trust})
 
@@ -239,7 +268,7 @@ def improve(
             lambda: update_weight(config, before, state.policy.model, last, batch, ratio_key),
             lambda: last,
         )
-        weights = ratio.weights(config, weight.ratio, batch.observations)
+        weights = ratio.weights(config.ratio, weight.ratio, batch.observations)
         if config.temper:
             tempered = weights**weight.trust
             weights = tempered / tempered.mean()
@@ -340,6 +369,8 @@ def ablation(**changes: object) -> dict[str, dict[str, object]]:
 
 
 SOURCE = "Xu, Zhan, Li, Yin: Offline Reinforcement Learning with Soft Behavior Regularization, 2021"
-SBAC = Algorithm("sbac", SBACConfig, PHASES, SOURCE, PRESETS)
-SBAC_NO_W = Algorithm("sbac-no-w", SBACConfig, PHASES, SOURCE, ablation(weighting="none"))
-SBAC_Q_PI = Algorithm("sbac-q-pi", SBACConfig, PHASES, SOURCE, ablation(weighting="none", critic="pi"))
+# Lower than the alphas that the paper searched (0.2 to 5), which miss the best ones.
+GRID = {ANY_PRESET: {"alpha": [0.05, 0.2, 0.5, 2.0]}}
+SBAC = Algorithm("sbac", SBACConfig, PHASES, SOURCE, PRESETS, grid=GRID)
+SBAC_NO_W = Algorithm("sbac-no-w", SBACConfig, PHASES, SOURCE, ablation(weighting="none"), grid=GRID)
+SBAC_Q_PI = Algorithm("sbac-q-pi", SBACConfig, PHASES, SOURCE, ablation(weighting="none", critic="pi"), grid=GRID)

@@ -5,23 +5,24 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
+from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
 from sbac.algorithms.evaluation import td_loss, td_target
-from sbac.config import Config, config
+from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
 from sbac.nn import Critic, DeterministicPolicy, Trained, polyak
 
 
 @config
 class TD3BCConfig(Config):
     steps: tuple[int, ...] = (1_000_000,)
-    hidden: tuple[int, ...] = (256, 256)
-    learning_rate: float = 3e-4
-    alpha: float = 2.5
-    """Weight of the critic against the pull towards the data, after Q is scaled to a mean size of 1."""
-    target_rate: float = 0.005
-    target_noise: float = 0.2
-    target_noise_clip: float = 0.5
-    policy_delay: int = 2
+    hidden: tuple[int, ...] = layers((256, 256))
+    learning_rate: float = rate(3e-4, "Learning rate of the policy and the critics.")
+    alpha: float = per_run(
+        2.5, "Weight of Q, scaled to a mean size of 1, against the pull towards the data.", at_least=0
+    )
+    target_rate: float = polyak_rate(0.005)
+    target_noise: float = per_run(0.2, "Deviation of the noise on the target policy's actions.", at_least=0)
+    target_noise_clip: float = per_run(0.5, "That noise stays inside +- this.", at_least=0)
+    policy_delay: int = shared(2, "Steps between updates of the policy.", at_least=1)
 
 
 class State(eqx.Module):
@@ -103,6 +104,7 @@ TD3_BC = Algorithm(
     config=TD3BCConfig,
     phases=(Phase("train", init, update, actor, validate, period=lambda config: config.policy_delay),),
     source="Fujimoto and Gu, A Minimalist Approach to Offline Reinforcement Learning, NeurIPS 2021",
+    grid={ANY_PRESET: {"alpha": [1.0, 2.5, 5.0, 10.0]}},
     presets={
         "quick": {"steps": (30_000,), "hidden": (64, 64), "batch_size": 128, "learning_rate": 1e-3},
         "paper": {},

@@ -1,16 +1,17 @@
 """Which code made a number: the package's version, and a hash of the files that a method's training depends on.
 
-The files are the method's own and all that it imports from `sbac.algorithms`, `sbac.nn` and `sbac.ratio`, with the
-engine's step loop and the table it draws from (online: the learner and its rounds). Another method or a report changes
-nothing; any change in one of these files does, even in a comment.
+The files are the method's own and all that it imports from `sbac.algorithms`, `sbac.config`, `sbac.nn` and
+`sbac.ratio`, with the engine's step loop and the table it draws from (online: the learner and its rounds). Another
+method or a report changes nothing; any change in one of these files does, even in a comment.
 """
 
 import ast
 import hashlib
+import importlib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FOLLOWED = ("sbac.algorithms.", "sbac.nn", "sbac.ratio")
+FOLLOWED = ("sbac.algorithms.", "sbac.config", "sbac.nn", "sbac.ratio")
 ENGINE = ("sbac.training.engine", "sbac.training.table")
 ONLINE_ENGINE = ("sbac.training.online.learner", "sbac.training.online.train")
 
@@ -28,11 +29,11 @@ def code_version(algorithm: str) -> dict[str, str]:
 
 def sources(algorithm: str) -> dict[str, Path]:
     """The modules behind a method, with their files."""
-    from sbac.algorithms import REGISTRY, find
+    from sbac.algorithms import find, module_of
 
     found: dict[str, Path] = {}
     engine = ONLINE_ENGINE if find(algorithm).online else ENGINE
-    waiting = [f"sbac.algorithms.{REGISTRY[algorithm].split(':')[0]}", *engine]
+    waiting = [module_of(algorithm), *engine]
     while waiting:
         module = waiting.pop()
         path = _file(module)
@@ -55,5 +56,9 @@ def _imports(path: Path) -> set[str]:
 
 
 def _file(module: str) -> Path | None:
+    """Its file, if there is such a module: one of this package, or a method's own from elsewhere."""
+    if not module.startswith("sbac."):
+        origin = importlib.import_module(module).__file__
+        return None if origin is None else Path(origin)
     stem = ROOT.joinpath(*module.split("."))
     return next((path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file()), None)

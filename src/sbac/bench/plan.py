@@ -11,28 +11,6 @@ from sbac.errors import UserError, unknown
 if TYPE_CHECKING:
     from sbac.training.grid import Member
 
-# The settings each method is tried with, four for each: of the number that weighs its closeness to the data, or what
-# comes nearest to it. SBAC's reach lower than those the paper searched (0.2 to 5), which miss its best ones. The order
-# is that of a table's columns: SBAC and its ablations, what a user would pick today, then the paper's other rivals.
-GRIDS: dict[str, dict[str, list[float]]] = {
-    "sbac": {"alpha": [0.05, 0.2, 0.5, 2.0]},
-    "sbac-no-w": {"alpha": [0.05, 0.2, 0.5, 2.0]},
-    "sbac-q-pi": {"alpha": [0.05, 0.2, 0.5, 2.0]},
-    "one-step": {"alpha": [0.3, 1.0, 3.0, 10.0]},
-    "bc": {"learning_rate": [1e-4, 3e-4, 1e-3, 3e-3]},
-    "td3-bc": {"alpha": [1.0, 2.5, 5.0, 10.0]},
-    "iql": {"temperature": [0.5, 1.0, 3.0, 10.0]},
-    "rebrac": {"policy_penalty": [0.001, 0.01, 0.05, 0.1]},
-    "cql": {"alpha": [1.0, 2.5, 5.0, 10.0]},
-    "fisher-brc": {"gradient_penalty": [0.03, 0.1, 0.3, 1.0]},
-    "brac-v": {"alpha": [0.3, 1.0, 3.0, 10.0]},
-    "brac-p": {"alpha": [0.3, 1.0, 3.0, 10.0]},
-    "brac-plus": {"margin": [0.2, 1.0, 3.0, 7.0]},
-    "bear": {"threshold": [0.02, 0.05, 0.1, 0.2]},
-    "bcq": {"perturbation": [0.01, 0.05, 0.1, 0.2]},
-    "algae-dice": {"alpha": [0.001, 0.01, 0.1, 1.0]},
-}
-
 EVALUATIONS = 10
 SPARSE = 5
 
@@ -121,17 +99,17 @@ def plan(
     """The cells of a bench, task by task.
 
     An algorithm may be written NAME@PRESET; without it the common preset holds, or `paper` for a method that lacks
-    that one. `grids` replaces the built-in settings of the methods it names. A method that learns online has one cell
-    for each environment of the tasks.
+    that one. `grids` replaces the settings that the methods it names come with. A method that learns online has one
+    cell for each environment of the tasks.
     """
     from sbac.algorithms import find
 
     chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     steps = None if length is None else tuple(length)
     methods = [_method(spec, preset) for spec in algorithms]
-    settings = {**GRIDS, **(grids or {})}
+    replaced = grids or {}
     asked = [name for name, _ in methods]
-    for name, given in (grids or {}).items():
+    for name, given in replaced.items():
         if given and name not in asked:
             raise unknown("algorithm of this bench, in --grid,", name, asked)
     for names in (tasks, methods):
@@ -141,7 +119,8 @@ def plan(
     for task in tasks:
         for name, kind in methods:
             data, where = _online_place(task, environment) if find(name).online else (task, environment)
-            cell = Cell(data, name, kind, chosen, steps, dict(settings.get(name, {})), where)
+            settings = replaced[name] if name in replaced else find(name).settings_to_try(kind)
+            cell = Cell(data, name, kind, chosen, steps, dict(settings), where)
             cells.setdefault((data, name, kind), cell)
     for cell in cells.values():
         cell.runs(None)  # every option is looked at before anything is trained
@@ -160,7 +139,9 @@ def _online_place(task: str, environment: str | None) -> tuple[str, str]:
 
 def parse_grids(words: Sequence[str], no_grid: bool) -> dict[str, dict[str, Any]]:
     """`sbac.alpha=0.2,2` as {"sbac": {"alpha": [0.2, 2]}}; with `no_grid`, methods not named have no settings."""
-    grids: dict[str, dict[str, Any]] = {name: {} for name in GRIDS} if no_grid else {}
+    from sbac.algorithms import REGISTRY
+
+    grids: dict[str, dict[str, Any]] = {name: {} for name in REGISTRY} if no_grid else {}
     named: set[str] = set()
     for word in words:
         name, dot, rest = word.partition(".")

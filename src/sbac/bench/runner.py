@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from sbac import files, interrupts
 from sbac.bench.code import code_version
 from sbac.bench.final import Say, finish, is_final, say_at_once
 from sbac.bench.plan import Cell, Protocol
+from sbac.config import RETIRED, fields_of
 from sbac.errors import InUseError, UserError
 from sbac.evaluation.worker import Pool
 from sbac.results.cells import (
@@ -276,14 +277,15 @@ class Bench:
         if not self.any_code:
             return None
         runs = cell.runs(None if data is None else data.task)
-        defaults = {f.name: f.default for f in fields(runs[0].config)}
+        defaults = {name: f.default for name, f in fields_of(type(runs[0].config)).items()}
         wanted = _as_json([run.record() for run in runs])
         identity = data_identity(cell, data)
         for other in sorted(path.parent.glob("*.json"), reverse=True):
             record = read_cell(other)
             same = record["data"]["identity"] == identity and record["algorithm"] == cell.algorithm
             # Options that the other version did not have yet stood where they stand by default.
-            known = {name: _as_json(defaults[name]) for name in wanted[0] if name in defaults} | record["config"]
+            recorded = {name: value for name, value in record["config"].items() if name not in RETIRED}
+            known = {name: _as_json(defaults[name]) for name in wanted[0] if name in defaults} | recorded
             if same and [{**known, **run} for run in record["runs"]] == wanted:
                 return record
         return None

@@ -1,5 +1,6 @@
 """The state-visitation ratio d^pi / d^D: one file per estimator, one protocol (`estimators`), one call for arrays."""
 
+from sbac.ratio.base import FitConfig as FitConfig
 from sbac.ratio.base import RatioBatch as RatioBatch
 from sbac.ratio.base import RatioConfig as RatioConfig
 from sbac.ratio.base import State as State

@@ -20,7 +20,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from sbac.config import Config, config
+from sbac.config import Options, config, layers, per_run, polyak_rate, rate, shared
 from sbac.errors import UserError
 from sbac.nn import MLP, Gaussian, Trained, pre_tanh
 
@@ -32,50 +32,54 @@ LogRatio = Callable[[Float[Array, "*batch obs"]], Float[Array, "*batch"]]
 
 
 @config
-class RatioConfig(Config):
-    """Every choice of the ratio. All fields have defaults, so that a method's config can inherit them."""
+class RatioConfig(Options):
+    """Every choice that the estimators of the ratio share."""
 
-    steps: tuple[int, ...] = (5_000,)
-    ratio_form: Form = "exact"
-    """exact | theorem | printed: the equation."""
-    ratio_estimator: Literal["default", Estimator] = "default"
-    """classifier | state-action-classifier | mmd | lstd (closed form, whole datasets only): what solves it.
-    default: the classifier, and for the printed form its own loss."""
-    ratio_hidden: tuple[int, ...] = (256, 256, 256)
-    ratio_learning_rate: float = 1e-4
-    ratio_decay: bool = False
-    """Whether `visitation_ratio` lets the rate fall to 0 along half a cosine: steadier where beta is heavy."""
-    ratio_target_rate: float = 0.005
-    """Polyak rate of the copy that is bootstrapped from and used. rate * steps is the number of times the operator
-    is applied, and must be well above 1 / (1 - gamma)."""
-    ratio_discount: float = 0.0
-    """gamma of d^pi; 0: the config's own discount."""
-    ratio_log_w_clip: float = 2.0
-    """log w stays inside +- this: softly, by c tanh(x / c); the printed form clips hard."""
-    ratio_log_beta_clip: float = 3.0
-    """log beta is clipped to +- this."""
-    ratio_std_floor: float = 0.5
-    """pi's standard deviation counts as at least this times mu's. E[beta^2] then is at most
-    (k sqrt(2 - k^2))^-actions for equal means: 0.5 up to 6 action dimensions, about 0.8 for 24."""
-    ratio_normalise: bool = True
-    """beta w is divided by its mean."""
-    ratio_epsilon: float = 1e-6
-    """Added to that mean."""
-    ratio_mean_rate: float = 0.01
-    """Rate of the running mean of beta w that is divided by. A batch's own mean (rate 1) is correlated with its rows
-    and shrinks w: by a tenth of the effect of pi or more at batch 256 and gamma 0.99."""
-    ratio_kernel: Literal["gaussian", "laplacian"] = "gaussian"
-    """gaussian | laplacian (mmd and printed)."""
-    ratio_bandwidth: float = 0.0
-    """Length scale of the kernel and of the lstd features; 0: the median distance between states of the data."""
-    ratio_bandwidth_states: int = 1_000
-    """How many states the median is taken over."""
-    ratio_pairs: Literal["distinct", "all"] = "distinct"
-    """distinct: the mmd's sums run over i != j; all: over all pairs, which pulls w to 0 as printed sums do."""
-    ratio_features: int = 256
-    """Random Fourier features of lstd."""
-    ratio_ridge: float = 0.03
-    """Ridge of lstd, relative to the mean square of a feature."""
+    form: Form = shared("exact", "The equation: where pi restarts, or Eq. (7) as printed.")
+    estimator: Literal["default", Estimator] = shared(
+        "default", "What solves it; default: the classifier, and for the printed form its own loss."
+    )
+    hidden: tuple[int, ...] = layers((256, 256, 256), "Units of each hidden layer of w.")
+    learning_rate: float = rate(1e-4, "Learning rate of w.")
+    target_rate: float = polyak_rate(
+        0.005, "Polyak rate of the copy that is used; rate * steps must be well above 1 / (1 - gamma)."
+    )
+    discount: float = per_run(0.99, "gamma of d^pi.", at_least=0, below=1)
+    log_w_clip: float = per_run(
+        2.0, "log w stays inside +- this: softly, by c tanh(x / c); the printed form clips hard.", above=0
+    )
+    log_beta_clip: float = per_run(3.0, "log beta is clipped to +- this.", at_least=0)
+    # E[beta^2] is at most (k sqrt(2 - k^2))^-actions for equal means: 0.5 up to 6 action dimensions, about 0.8 for 24.
+    std_floor: float = per_run(0.5, "pi's standard deviation counts as at least this times mu's.", at_least=0)
+    normalise: bool = shared(True, "Whether beta w is divided by its mean.")
+    epsilon: float = per_run(1e-6, "Added to that mean.", at_least=0)
+    # A batch's own mean (rate 1) is correlated with its rows and shrinks w: by a tenth of the effect of pi or more at
+    # batch 256 and gamma 0.99.
+    mean_rate: float = per_run(
+        0.01, "Rate of the running mean of beta w that is divided by; 1: a batch's own mean.", above=0, at_most=1
+    )
+    kernel: Literal["gaussian", "laplacian"] = shared("gaussian", "Of the mmd and of the printed form.")
+    bandwidth: float = per_run(
+        0.0, "Length scale of the kernel; 0: the median distance between states of the data.", at_least=0
+    )
+    bandwidth_states: int = shared(1_000, "How many states the median is taken over.", at_least=2)
+    pairs: Literal["distinct", "all"] = shared(
+        "distinct", "distinct: the mmd's sums run over i != j; all: over all pairs, which pulls w to 0."
+    )
+
+
+@config
+class FitConfig(RatioConfig):
+    """The choices of `visitation_ratio`, which fits a ratio to arrays."""
+
+    steps: int = shared(5_000, "Gradient steps.", at_least=1)
+    batch_size: int = shared(256, "Rows drawn for a step.", at_least=1)
+    decay: bool = shared(False, "Whether the rate falls to 0 along half a cosine: steadier where beta is heavy.")
+    bandwidth: float = per_run(
+        0.0, "Length scale of the kernel and of lstd's features; 0: the median distance between states.", at_least=0
+    )
+    features: int = shared(256, "Random Fourier features of lstd.", at_least=1)
+    ridge: float = per_run(0.03, "Ridge of lstd, relative to the mean square of a feature.", at_least=0)
 
 
 class RatioBatch(NamedTuple):
@@ -109,14 +113,14 @@ class Ratio(eqx.Module):
     def log_w(self, config: RatioConfig, states: Float[Array, "*batch obs"]) -> Float[Array, "*batch"]:
         """log w inside its clip."""
         raw = self.state_net.scalar(states)
-        if config.ratio_form == "printed":
-            return jnp.clip(raw, -config.ratio_log_w_clip, config.ratio_log_w_clip)  # "we clip log w by 2.0"
-        return soft_clip(raw, config.ratio_log_w_clip)
+        if config.form == "printed":
+            return jnp.clip(raw, -config.log_w_clip, config.log_w_clip)  # "we clip log w by 2.0"
+        return soft_clip(raw, config.log_w_clip)
 
-    def log_zeta(self, config: RatioConfig, pairs: Float[Array, "*batch obs+act"]) -> Float[Array, "*batch"]:
+    def log_zeta(self, config: RatioConfig, pairs: Float[Array, "*batch pair"]) -> Float[Array, "*batch"]:
         """log zeta(s, a) = log w(s) + log beta(a|s) of rows [s, a], inside the sum of the two clips."""
         assert self.pair_net is not None
-        return soft_clip(self.pair_net.scalar(pairs), config.ratio_log_w_clip + config.ratio_log_beta_clip)
+        return soft_clip(self.pair_net.scalar(pairs), config.log_w_clip + config.log_beta_clip)
 
 
 class RunningMean(NamedTuple):
@@ -161,10 +165,10 @@ def flow(config: RatioConfig, log_w: Float[Array, " batch"], batch: RatioBatch, 
     M = (1 - gamma) + gamma M mean(beta w) / mean(w), so that an error of 1 % in the sampled mean of beta moves M by a
     factor 2. Normalising the product removes that mode, and makes a constant factor on beta irrelevant.
     """
-    gamma = discount(config)
+    gamma = config.discount
     y = product(config, log_w, batch)
-    if config.ratio_normalise:
-        y = y / (mean_product + config.ratio_epsilon)
+    if config.normalise:
+        y = y / (mean_product + config.epsilon)
     return Flow(gamma * y * (1 - batch.terminals), (1 - gamma) + gamma * (y * batch.terminals).sum())
 
 
@@ -183,7 +187,7 @@ class Restart(NamedTuple):
 
 def restart(config: RatioConfig, batch: RatioBatch) -> Restart:
     """The data's own states (theorem) or the initial ones (exact)."""
-    if config.ratio_form == "theorem":
+    if config.form == "theorem":
         return Restart(batch.states, shares(batch.weights, batch.states))
     if batch.initial_states is None:
         raise UserError("initial_states: the exact form restarts from initial states, and none were given")
@@ -195,33 +199,28 @@ def shares(weights: Float[Array, " rows"] | None, rows: Float[Array, "rows _"]) 
     return jnp.full(len(rows), 1 / len(rows), rows.dtype) if weights is None else weights
 
 
-def discount(config: RatioConfig) -> Array:
-    """gamma of d^pi."""
-    return jnp.where(config.ratio_discount > 0, config.ratio_discount, config.discount)
-
-
 def soft_clip(x: Array, limit: float | Array) -> Array:
     """Inside +-limit, with a gradient everywhere."""
     return limit * jnp.tanh(x / limit)
 
 
 def clip_log_beta(config: RatioConfig, log_ratio: Array) -> Array:
-    return jnp.clip(log_ratio, -config.ratio_log_beta_clip, config.ratio_log_beta_clip)
+    return jnp.clip(log_ratio, -config.log_beta_clip, config.log_beta_clip)
 
 
 def floored(config: RatioConfig, pi: Gaussian, mu: Gaussian) -> Gaussian:
-    """pi with a standard deviation of at least `ratio_std_floor` times mu's: the policy whose visitation is estimated.
+    """pi with a standard deviation of at least `std_floor` times mu's: the policy whose visitation is estimated.
 
     A pi far narrower than mu gives nearly every action of the data the weight 0 and a few a huge one.
     """
-    return Gaussian(pi.mean, jnp.maximum(pi.log_std, mu.log_std + jnp.log(config.ratio_std_floor)))
+    return Gaussian(pi.mean, jnp.maximum(pi.log_std, mu.log_std + jnp.log(config.std_floor)))
 
 
 def log_beta(
     config: RatioConfig, pi: Gaussian, mu: Gaussian, actions: Float[Array, "*batch act"]
 ) -> Float[Array, "*batch"]:
     """log pi(a|s) / mu(a|s) at the data's action, pi floored. Both densities are taken before the tanh, at one
-    clipped action, where the tanh's slope cancels. The clip of `ratio_log_beta_clip` comes where it is used, so
+    clipped action, where the tanh's slope cancels. The clip of `log_beta_clip` comes where it is used, so
     that diagnostics see the ratio as it is."""
     u = pre_tanh(actions)
     return floored(config, pi, mu).log_density(u) - mu.log_density(u)

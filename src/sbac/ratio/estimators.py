@@ -23,18 +23,18 @@ NEAR_CLIP = 0.95  # |log w| above this share of its clip counts as at the clip
 
 def method(config: RatioConfig) -> str:
     """The estimator's name with `default` resolved: one of ESTIMATORS, or "printed"."""
-    if config.ratio_form not in FORMS:
-        raise unknown("ratio_form", config.ratio_form, FORMS)
-    if config.ratio_estimator not in ("default", *ESTIMATORS):
-        raise unknown("ratio_estimator", config.ratio_estimator, ("default", *ESTIMATORS))
-    if config.ratio_form == "printed":
-        if config.ratio_estimator not in ("default", "mmd"):
+    if config.form not in FORMS:
+        raise unknown("form of the ratio", config.form, FORMS)
+    if config.estimator not in ("default", *ESTIMATORS):
+        raise unknown("estimator of the ratio", config.estimator, ("default", *ESTIMATORS))
+    if config.form == "printed":
+        if config.estimator not in ("default", "mmd"):
             raise UserError(
-                f"ratio_estimator: the printed form is a loss of its own, not one for "
-                f"{config.ratio_estimator!r}; leave it at 'default'"
+                f"estimator {config.estimator!r} of the ratio: the printed form is a loss of its own; "
+                "leave the estimator at 'default'"
             )
         return "printed"
-    return "classifier" if config.ratio_estimator == "default" else config.ratio_estimator
+    return "classifier" if config.estimator == "default" else config.estimator
 
 
 def init(
@@ -47,12 +47,14 @@ def init(
     """Networks that start near w = 1; `sample_states` (standardised) set the kernel's width, where there is one."""
     name = method(config)
     if name == "lstd":
-        raise UserError("ratio_estimator: 'lstd' solves for a whole dataset at once and cannot be trained in steps")
+        raise UserError(
+            "estimator of the ratio: 'lstd' solves for a whole dataset at once and cannot be trained in steps"
+        )
     state_key, pair_key = jax.random.split(key)
     small = 0.01
     ratio = Ratio(
-        MLP.create(state_key, state_size, config.ratio_hidden, 1, last_scale=small),
-        MLP.create(pair_key, state_size + action_size, config.ratio_hidden, 1, last_scale=small)
+        MLP.create(state_key, state_size, config.hidden, 1, last_scale=small),
+        MLP.create(pair_key, state_size + action_size, config.hidden, 1, last_scale=small)
         if name == "state-action-classifier"
         else None,
     )
@@ -63,8 +65,8 @@ def init(
 
 def bandwidth(config: RatioConfig, sample_states: Float[Array, "sample obs"]) -> Array:
     """The config's length scale, or the median distance between the sample's states."""
-    median = median_bandwidth(config.ratio_kernel, sample_states[: config.ratio_bandwidth_states])
-    return jnp.where(config.ratio_bandwidth > 0, config.ratio_bandwidth, median)
+    median = median_bandwidth(config.kernel, sample_states[: config.bandwidth_states])
+    return jnp.where(config.bandwidth > 0, config.bandwidth, median)
 
 
 def update(config: RatioConfig, state: State, batch: RatioBatch, key: PRNGKeyArray) -> tuple[State, Metrics]:
@@ -78,7 +80,7 @@ def update(config: RatioConfig, state: State, batch: RatioBatch, key: PRNGKeyArr
 
     elif name in ("classifier", "mmd"):
         target = state.target.log_w(config, batch.states)
-        mean = state.product.add(product(config, target, batch).sum(), config.ratio_mean_rate)
+        mean = state.product.add(product(config, target, batch).sum(), config.mean_rate)
 
         def objective(ratio: Ratio) -> Array:
             log_w = partial(ratio.log_w, config)
@@ -88,7 +90,7 @@ def update(config: RatioConfig, state: State, batch: RatioBatch, key: PRNGKeyArr
 
     else:
         target = state.target.log_zeta(config, beside(batch.states, batch.actions))
-        mean = state.product.add(product(config, target, absorbed(batch)).sum(), config.ratio_mean_rate)
+        mean = state.product.add(product(config, target, absorbed(batch)).sum(), config.mean_rate)
 
         def objective(ratio: Ratio) -> Array:
             log_zeta, log_w = partial(ratio.log_zeta, config), partial(ratio.log_w, config)
@@ -98,9 +100,9 @@ def update(config: RatioConfig, state: State, batch: RatioBatch, key: PRNGKeyArr
         value = objective(ratio)
         return value, {"ratio_loss": value}
 
-    trained, metrics = state.trained.minimise(with_metrics, config.ratio_learning_rate)
+    trained, metrics = state.trained.minimise(with_metrics, config.learning_rate)
     # The paper keeps no copy of w: the printed form uses the network as it stands.
-    rate = 1.0 if name == "printed" else config.ratio_target_rate
+    rate = 1.0 if name == "printed" else config.target_rate
     return State(trained, polyak(state.target, trained.model, rate), mean, state.bandwidth), metrics
 
 
@@ -112,7 +114,7 @@ def log_w(config: RatioConfig, state: State, states: Float[Array, "*batch obs"])
 def weights(config: RatioConfig, state: State, states: Float[Array, "batch obs"]) -> Float[Array, " batch"]:
     """w for an actor's loss: mean 1 over the batch; in the printed form as it is, clipped, as in the paper."""
     logs = log_w(config, state, states)
-    return jnp.exp(logs) if config.ratio_form == "printed" else len(logs) * jax.nn.softmax(logs)
+    return jnp.exp(logs) if config.form == "printed" else len(logs) * jax.nn.softmax(logs)
 
 
 def diagnostics(
@@ -128,7 +130,7 @@ def summary(config: RatioConfig, log_w: Float[Array, " batch"], log_ratio: Float
     return {
         "ratio_mean": jnp.exp(log_w).mean(),
         "ratio_ess": effective_share(log_w),
-        "ratio_at_clip": (jnp.abs(log_w) > NEAR_CLIP * config.ratio_log_w_clip).mean(),
+        "ratio_at_clip": (jnp.abs(log_w) > NEAR_CLIP * config.log_w_clip).mean(),
         "beta_mean": jnp.exp(log_ratio).mean(),
         "beta_ess": effective_share(log_ratio),
     }

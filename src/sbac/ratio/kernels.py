@@ -17,7 +17,7 @@ def kernel(
         return jnp.exp(-squared_distances(x, y) / (2 * bandwidth**2))
     if name == "laplacian":
         return jnp.exp(-absolute_distances(x, y) / bandwidth)
-    raise unknown("ratio_kernel", name, KERNELS)
+    raise unknown("kernel", name, KERNELS)
 
 
 def median_bandwidth(name: str, states: Float[Array, "n obs"]) -> Float[Array, ""]:

@@ -18,10 +18,11 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_factor, cho_solve
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.ratio.base import RatioBatch, RatioConfig, clip_log_beta, discount, restart, shares
+from sbac.nn.typed import loop, scan, shapes
+from sbac.ratio.base import FitConfig, RatioBatch, RatioConfig, clip_log_beta, restart, shares
 
 Features = Callable[[Float[Array, "rows obs"]], Float[Array, "rows features"]]
-Tree = TypeVar("Tree")
+Sums = TypeVar("Sums")
 CHUNK = 8_192  # rows whose features are in memory at once
 ITERATIONS = 5_000  # applications of the operator, which contracts by gamma or faster
 
@@ -50,13 +51,13 @@ class LinearRatio(eqx.Module):
     theta: Float[Array, " features"]
 
     def log_w(self, config: RatioConfig, states: Float[Array, "*batch obs"]) -> Float[Array, "*batch"]:
-        limit = jnp.exp(config.ratio_log_w_clip)
+        limit = jnp.exp(config.log_w_clip)
         return jnp.log(jnp.clip(self.features(states) @ self.theta, 1 / limit, limit))
 
 
-def solve(config: RatioConfig, features: Features, batch: RatioBatch) -> Float[Array, " features"]:
+def solve(config: FitConfig, features: Features, batch: RatioBatch) -> Float[Array, " features"]:
     """theta, the whole dataset being one batch."""
-    gamma = discount(config)
+    gamma = config.discount
     start = restart(config, batch)
     share = shares(batch.weights, batch.states)
     beta = jnp.exp(clip_log_beta(config, batch.log_ratio))
@@ -74,10 +75,14 @@ def solve(config: RatioConfig, features: Features, batch: RatioBatch) -> Float[A
         )
 
     rows = summed(row_moments, batch.states, batch.next_states, share, beta, batch.terminals)
-    arrival = summed(lambda s, share: share @ features(s), start.states, start.shares)
+
+    def row_mean(s: Array, share: Array) -> Array:
+        return share @ features(s)
+
+    arrival = summed(row_mean, start.states, start.shares)
     push = rows.push + jnp.outer(arrival, rows.ended)
 
-    ridge = config.ratio_ridge * jnp.trace(rows.gram) / len(rows.gram)
+    ridge = config.ridge * jnp.trace(rows.gram) / len(rows.gram)
     factor = cho_factor(rows.gram + ridge * jnp.eye(len(rows.gram), dtype=rows.gram.dtype))
     restarted = cho_solve(factor, (1 - gamma) * arrival)
     operator = cho_solve(factor, gamma * push)
@@ -86,7 +91,7 @@ def solve(config: RatioConfig, features: Features, batch: RatioBatch) -> Float[A
         return restarted + operator @ theta / (rows.carried @ theta)
 
     as_one = cho_solve(factor, rows.mean)  # the projection of w = 1
-    return jax.lax.fori_loop(0, ITERATIONS, apply, as_one)
+    return loop(ITERATIONS, apply, as_one)
 
 
 class Moments(NamedTuple):
@@ -100,18 +105,18 @@ class Moments(NamedTuple):
     ended: Float[Array, " features"]
 
 
-def summed(function: Callable[..., Tree], *rows: Array) -> Tree:
+def summed(function: Callable[..., Sums], *rows: Array) -> Sums:
     """The sum of the function over chunks of the rows; its padding is rows of zeros, with mass 0."""
     count = -(-len(rows[0]) // CHUNK)
     size = -(-len(rows[0]) // count)
 
     def chunked(x: Array) -> Array:
-        padding = [(0, count * size - len(x)), *[(0, 0)] * (x.ndim - 1)]
-        return jnp.pad(x, padding).reshape(count, size, *x.shape[1:])
+        padding = jnp.zeros((count * size - len(x), *x.shape[1:]), x.dtype)
+        return jnp.concatenate([x, padding]).reshape(count, size, *x.shape[1:])
 
-    def add(total: Tree, chunk: tuple[Array, ...]) -> tuple[Tree, None]:
-        return jax.tree.map(jnp.add, total, function(*chunk)), None
+    def add(total: Sums, chunk: tuple[Array, ...]) -> Sums:
+        return jax.tree.map(jnp.add, total, function(*chunk))
 
     chunks = tuple(chunked(x) for x in rows)
-    zeros = jax.tree.map(jnp.zeros_like, jax.eval_shape(function, *(x[0] for x in chunks)))
-    return jax.lax.scan(add, zeros, chunks)[0]
+    zeros = jax.tree.map(jnp.zeros_like, shapes(lambda chunk: function(*chunk), tuple(x[0] for x in chunks)))
+    return scan(add, zeros, chunks)

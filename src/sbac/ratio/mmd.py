@@ -32,9 +32,9 @@ def loss(
     points = jnp.concatenate([batch.states, batch.next_states])
     mass = jnp.concatenate([rows * jnp.exp(log_w(batch.states)), -inflow.pushed])
     restarted = -inflow.restart * start.shares
-    if config.ratio_form == "theorem":  # the restarts are the rows themselves
+    if config.form == "theorem":  # the restarts are the rows themselves
         return quadratic(config, points, mass.at[: len(rows)].add(restarted), len(rows), bandwidth)
-    cross = mass @ kernel(config.ratio_kernel, bandwidth, points, start.states) @ restarted
+    cross = mass @ kernel(config.kernel, bandwidth, points, start.states) @ restarted
     initial = quadratic(config, start.states, restarted, len(restarted), bandwidth)
     return quadratic(config, points, mass, len(rows), bandwidth) + 2 * cross + initial
 
@@ -43,10 +43,10 @@ def quadratic(
     config: RatioConfig, points: Array, mass: Array, samples: int, bandwidth: float | Array
 ) -> Float[Array, ""]:
     """mass K mass over pairs of independent samples; a sample owns every `samples`-th point."""
-    gram = kernel(config.ratio_kernel, bandwidth, points, points)
-    if config.ratio_pairs == "all":
+    gram = kernel(config.kernel, bandwidth, points, points)
+    if config.pairs == "all":
         return mass @ gram @ mass
-    if config.ratio_pairs != "distinct":
-        raise unknown("ratio_pairs", config.ratio_pairs, ("distinct", "all"))
+    if config.pairs != "distinct":
+        raise unknown("pairs", config.pairs, ("distinct", "all"))
     owner = jnp.arange(len(points)) % samples
     return mass @ (gram * (owner[:, None] != owner)) @ mass * samples / (samples - 1)

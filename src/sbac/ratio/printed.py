@@ -9,7 +9,7 @@ knows of terminals, since the paper does not mention them.
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from sbac.ratio.base import LogRatio, RatioBatch, RatioConfig, clip_log_beta, discount, shares
+from sbac.ratio.base import LogRatio, RatioBatch, RatioConfig, clip_log_beta, shares
 from sbac.ratio.kernels import kernel
 
 
@@ -17,9 +17,9 @@ def loss(config: RatioConfig, log_w: LogRatio, batch: RatioBatch, bandwidth: flo
     """sum_ij w(s'_i) w(s'_j) k(s'_i, s'_j) - 2 w(s'_i) T_j k(s'_i, s_j) + T_i T_j k(s_i, s_j)."""
 
     def k(x: Array, y: Array) -> Array:
-        return kernel(config.ratio_kernel, bandwidth, x, y)
+        return kernel(config.kernel, bandwidth, x, y)
 
-    gamma = discount(config)
+    gamma = config.discount
     s, s_next = batch.states, batch.next_states
     count = len(s) * shares(batch.weights, s)  # ones, unless rows are weighted
     beta = jnp.exp(clip_log_beta(config, batch.log_ratio))

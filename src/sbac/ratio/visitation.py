@@ -1,7 +1,5 @@
 """The visitation ratio from plain arrays: no policy network, no engine."""
 
-import dataclasses
-import math
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -12,15 +10,16 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Array, PRNGKeyArray
 
-from sbac.config import check_choice
+from sbac.config import changed, fields_of
 from sbac.errors import UserError, unknown
 from sbac.nn import half_cosine
-from sbac.ratio.base import Ratio, RatioBatch, RatioConfig
+from sbac.nn.typed import in_chunks, jit, scan, take
+from sbac.ratio.base import FitConfig, Ratio, RatioBatch, RatioConfig, State
 from sbac.ratio.estimators import bandwidth, init, method, summary, update
 from sbac.ratio.lstd import FourierFeatures, LinearRatio, solve
 
 ROWS_AT_ONCE = 8_192
-# Beyond these the estimate is not to be believed.
+# Beyond these the estimate is unreliable.
 LEAST_ESS_BETA = 0.02
 LEAST_ESS_W = 0.1
 MEAN_W = (0.5, 2.0)
@@ -28,7 +27,7 @@ MEAN_BETA = (0.1, 10.0)
 
 
 class RatioWarning(UserWarning):
-    """The diagnostics say that the estimated ratio is not to be believed."""
+    """The diagnostics call the estimated ratio unreliable."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class VisitationRatio:
     """
 
     diagnostics: dict[str, float]
-    config: RatioConfig
+    config: FitConfig
     model: Ratio | LinearRatio
     centre: np.ndarray
     scale: np.ndarray
@@ -82,7 +81,7 @@ def visitation_ratio(
     exact (needs `initial_states`), theorem or printed; `estimator` what solves it: classifier (the default),
     state-action-classifier, mmd, lstd. The state-action classifier ignores `log_ratio` except for its diagnostics,
     and needs `actions` and one action of pi for each next state and each initial state (in the theorem form: each
-    state). `options` are the other fields of `RatioConfig` without their prefix: hidden, learning_rate, log_w_clip.
+    state). `options` are the other fields of `FitConfig`, such as hidden, learning_rate, log_w_clip.
 
     Warns (`RatioWarning`) when the effective share of beta is below 0.02 or that of w below 0.1, when the mean of w
     before normalisation is outside [0.5, 2], or the mean of beta outside [0.1, 10].
@@ -105,7 +104,7 @@ def visitation_ratio(
         terminals=jnp.asarray(ends),
     )
     starts = count  # in the theorem form pi restarts at the rows themselves
-    if config.ratio_form == "exact":
+    if config.form == "exact":
         if initial_states is None:
             raise UserError("initial_states: the exact form needs the states that episodes start from; none were given")
         initial = rows_of("initial_states", initial_states, columns=size)
@@ -130,8 +129,8 @@ def visitation_ratio(
         "mean_beta": found["beta_mean"],
     }
     if doubts := reasons_for_doubt(diagnostics):
-        warnings.warn(f"the visitation ratio is not to be believed: {'; '.join(doubts)}", RatioWarning, stacklevel=2)
-    log_mean = 0.0 if config.ratio_form == "printed" else float(np.log(diagnostics["raw_mean"]))
+        warnings.warn(f"the estimated visitation ratio is unreliable: {'; '.join(doubts)}", RatioWarning, stacklevel=2)
+    log_mean = 0.0 if config.form == "printed" else float(np.log(diagnostics["raw_mean"]))
     return VisitationRatio(diagnostics, config, model, centre, scale, log_mean)
 
 
@@ -150,74 +149,64 @@ def reasons_for_doubt(diagnostics: dict[str, float]) -> list[str]:
     ]
 
 
-@jax.jit
-def fit(config: RatioConfig, data: RatioBatch, key: PRNGKeyArray) -> Ratio | LinearRatio:
+@jit
+def fit(config: FitConfig, data: RatioBatch, key: PRNGKeyArray) -> Ratio | LinearRatio:
     """Trains on batches drawn from the data, or solves; pure, so that it maps over keys and configs."""
     init_key, sample_key, batch_key = jax.random.split(key, 3)
-    sample = data.states[jax.random.randint(sample_key, (config.ratio_bandwidth_states,), 0, len(data.states))]
+    sample = data.states[jax.random.randint(sample_key, (config.bandwidth_states,), 0, len(data.states))]
     state_size = data.states.shape[1]
     if method(config) == "lstd":
-        features = FourierFeatures.create(init_key, state_size, config.ratio_features, bandwidth(config, sample))
+        features = FourierFeatures.create(init_key, state_size, config.features, bandwidth(config, sample))
         return LinearRatio(features, solve(config, features, data))
 
-    def step(state: Any, now: tuple[Array, PRNGKeyArray]) -> tuple[Any, None]:
+    def step(state: State, now: tuple[Array, PRNGKeyArray]) -> State:
         number, key = now
-        rate = config.ratio_learning_rate
-        if config.ratio_decay:
-            rate = rate * half_cosine(number, config.steps[0])
-        at_rate = dataclasses.replace(config, ratio_learning_rate=rate)  # pyright: ignore[reportArgumentType]
-        return update(at_rate, state, draw(config, data, key), key)[0], None
+        at_rate = config
+        if config.decay:
+            at_rate = config.replace(learning_rate=config.learning_rate * half_cosine(number, config.steps))
+        return update(at_rate, state, draw(config, data, key), key)[0]
 
     action_size = 0 if data.actions is None else data.actions.shape[1]
     start = init(config, init_key, state_size, action_size, sample)
-    steps = jnp.arange(config.steps[0]), jax.random.split(batch_key, config.steps[0])
-    return jax.lax.scan(step, start, steps)[0].target
+    steps = jnp.arange(config.steps), jax.random.split(batch_key, config.steps)
+    return scan(step, start, steps).target
 
 
-def draw(config: RatioConfig, data: RatioBatch, key: PRNGKeyArray) -> RatioBatch:
+def draw(config: FitConfig, data: RatioBatch, key: PRNGKeyArray) -> RatioBatch:
     """A batch with replacement; restarts are drawn apart from the rows, except where they are the rows."""
     row_key, start_key = jax.random.split(key)
     rows = jax.random.randint(row_key, (config.batch_size,), 0, len(data.states))
     starts = rows
     if data.initial_states is not None:
         starts = jax.random.randint(start_key, (config.batch_size,), 0, len(data.initial_states))
-    batch = jax.tree.map(lambda x: x[rows], data._replace(initial_states=None, initial_policy_actions=None))
-    at_start = jax.tree.map(lambda x: x[starts], (data.initial_states, data.initial_policy_actions))
+    batch = take(data._replace(initial_states=None, initial_policy_actions=None), rows)
+    at_start = take((data.initial_states, data.initial_policy_actions), starts)
     return batch._replace(initial_states=at_start[0], initial_policy_actions=at_start[1])
 
 
-@jax.jit
+@jit
 def log_w_of_rows(config: RatioConfig, model: Ratio | LinearRatio, states: Array) -> Array:
     """log w of many states, some at a time."""
-    return jax.lax.map(lambda s: model.log_w(config, s), states, batch_size=ROWS_AT_ONCE)
+    return in_chunks(lambda s: model.log_w(config, s), states, ROWS_AT_ONCE)
 
 
 def make_config(
     discount: float, form: str, estimator: str, steps: int, batch_size: int, options: dict[str, Any]
-) -> RatioConfig:
+) -> FitConfig:
     """The config of a fit: small networks and a log-w clip of 5, since accuracy comes first here."""
-    own = [f for f in dataclasses.fields(RatioConfig) if f.name.startswith("ratio_")]
-    known = {f.name.removeprefix("ratio_"): f for f in own}
-    for name, value in options.items():
+    known = fields_of(FitConfig)
+    for name in options:
         if name not in known:
             raise unknown("option of visitation_ratio", name, known)
-        check_choice(known[name], value, name)
-        if isinstance(value, float) and not 0 <= value < math.inf:
-            raise UserError(f"{name}: expected a finite number of at least 0, got {value}")
     if not 0 < discount < 1:
         raise UserError(f"discount: expected a number inside (0, 1), got {discount}")
-    for name, value in (("steps", steps), ("batch_size", batch_size)):
-        if value < 1:
-            raise UserError(f"{name}: expected at least 1, got {value}")
     defaults: dict[str, Any] = {"hidden": (64, 64), "learning_rate": 5e-4, "target_rate": 0.05}
     if form != "printed":
         defaults["log_w_clip"] = 5.0
-    chosen: dict[str, Any] = {
-        f"ratio_{name}": tuple(value) if name == "hidden" else value
-        for name, value in {**defaults, **options, "form": form, "estimator": estimator}.items()
-    }
-    config = RatioConfig(discount=discount, steps=(steps,), batch_size=batch_size, **chosen)
-    method(config)  # names that do not exist are refused before anything is computed
+    named = {"discount": discount, "form": form, "estimator": estimator, "steps": steps, "batch_size": batch_size}
+    chosen = {**defaults, **options, **named}
+    config = changed(FitConfig(), {name: known[name].convert(value) for name, value in chosen.items()})
+    method(config)  # an estimator that does not fit the form is refused before anything is computed
     return config
 
 

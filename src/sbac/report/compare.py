@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from sbac.config import RETIRED
 from sbac.results.cells import describe
 from sbac.results.series import Series, collect
 from sbac.results.statistics import probability_of_improvement
@@ -40,7 +41,7 @@ def _fields(run: Run) -> dict[str, str]:
             fields[prefix] = _text(value)
 
     flatten("", {k: v for k, v in run.config.items() if k not in IGNORED})
-    for name in dict.fromkeys(name for config in run.config["runs"] for name in config):
+    for name in dict.fromkeys(name for config in run.config["runs"] for name in config if name not in RETIRED):
         fields[name] = " ".join(dict.fromkeys(_text(config[name]) for config in run.config["runs"]))
     return fields
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sbac.bench.plan import GRIDS
+from sbac.algorithms import REGISTRY
 from sbac.environments.opening import environment_of
 from sbac.environments.tasks import EMBEDDED, TASKS, Score, find_task
 from sbac.results.cells import ONLINE
@@ -24,9 +24,6 @@ from sbac.results.statistics import (
     performance_profile,
     probability_of_improvement,
 )
-
-METHODS = tuple(GRIDS)
-"""The order of columns; others follow by name."""
 
 PAPER_NOTES = (
     "The paper's numbers for other methods were published for the v0 datasets of D4RL; which version SBAC itself was "
@@ -42,8 +39,9 @@ W_NOTE = (
 
 
 def method_order(method: str) -> tuple[int, str]:
-    name = method.split("@")[0].split(" ")[0]
-    return (METHODS.index(name) if name in METHODS else len(METHODS), method)
+    """The order of columns: that of the registry; other methods follow by name."""
+    name, methods = method.split("@")[0].split(" ")[0], list(REGISTRY)
+    return (methods.index(name) if name in methods else len(methods), method)
 
 
 def data_order(data: str) -> tuple[int, str]:

@@ -5,7 +5,6 @@ record per chunk. The step counter is shared by all runs; a run's keys come from
 chunk can start anywhere and a resumed run repeats the same bits.
 """
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -17,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from sbac.algorithms.base import Actor, Algorithm, AnyPhase, Batch, Metrics, Spec, Step
-from sbac.config import is_per_run
+from sbac.config import fields_of, values_of
 from sbac.nn import Tree, precision, take
 from sbac.nn.typed import Jitted, jit, loop, scan, shapes
 from sbac.training.grid import Member, Recorder, stack
@@ -75,8 +74,8 @@ class Program:
 
     def distinguishing(self, phase: int) -> set[str]:
         """The config fields that a phase's outcome depends on: the shared ones, and the per-run ones that it read."""
-        fields = dataclasses.fields(self.runs[0].config)
-        return {f.name for f in fields if not is_per_run(f)} | self._reads[phase]
+        fields = fields_of(type(self.runs[0].config))
+        return {name for name, f in fields.items() if not f.spec.per_run} | self._reads[phase]
 
     def inputs(self, phase: int, finals: Mapping[str, Tree]) -> Inputs:
         members = self.members(phase)
@@ -255,7 +254,10 @@ def fields_read(algorithm: Algorithm, run: Member, table: Table, spec: Spec) -> 
 
 def distinct_runs(runs: Sequence[Member], reads: set[str]) -> list[int]:
     """Which distinct training each run belongs to: that of its dataset, its seed and its values of the fields read."""
-    values = [(run.dataset, run.seed, *(getattr(run.config, name) for name in sorted(reads))) for run in runs]
+    settings = [values_of(run.config) for run in runs]
+    values = [
+        (run.dataset, run.seed, *(own[name] for name in sorted(reads))) for run, own in zip(runs, settings, strict=True)
+    ]
     order = {value: i for i, value in enumerate(dict.fromkeys(values))}
     return [order[value] for value in values]
 

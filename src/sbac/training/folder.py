@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeGuard
 
 from sbac import files
+from sbac.config import RETIRED
 from sbac.errors import InUseError, UserError
 from sbac.records import Json, as_json
 from sbac.runs import RunRecord, read_record
@@ -128,7 +129,7 @@ def _compared(record: RunRecord) -> Json:
 def difference(old: Json, new: Json, where: str = "") -> str | None:
     """The first place where two JSON values differ, as `place is old, not new`."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        pairs = [(f"{where}.{key}".lstrip("."), old.get(key), new.get(key)) for key in sorted({*old, *new})]
+        pairs = [(f"{where}.{key}".lstrip("."), old.get(key), new.get(key)) for key in sorted({*old, *new} - RETIRED)]
     elif _is_list(old) and _is_list(new) and len(old) == len(new):
         pairs = [(f"{where}[{i}]", a, b) for i, (a, b) in enumerate(zip(old, new, strict=True))]
     else:

@@ -1,24 +1,23 @@
 """From what the user asked for to the runs of a launch: presets, overrides, and the grid of all lists.
 
-A run is a config and a seed. Runs that differ only in float fields train in one program; a difference in any
-other field (widths, batch size, names) puts them into separate groups.
+A run is a config and a seed. Runs that differ only in per-run fields train in one program; a difference in any
+shared field (widths, batch size, names) puts them into separate groups.
 """
 
-import dataclasses
 import itertools
-import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from sbac.algorithms.base import Algorithm
-from sbac.config import Config, check_choice, is_per_run
+from sbac.config import Config, Options, Value, changed, fields_of, static_fields, values_of
 from sbac.errors import UserError, unknown
+
+AnyConfig = TypeVar("AnyConfig", bound=Options)
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class Member:
 
     seed: int
     config: Config
-    grid: dict[str, Any]
+    grid: dict[str, Value]
     dataset: int = 0
     """Which of the datasets of its program it learns from."""
 
@@ -39,17 +38,15 @@ class Member:
 
     def record(self) -> dict[str, Any]:
         """The config as JSON, with the seed."""
-        return {"seed": self.seed, **dataclasses.asdict(self.config)}
+        return {"seed": self.seed, **values_of(self.config)}
 
 
-def _plain(value: Any) -> str:
-    return (
-        "x".join(map(str, value))
-        if isinstance(value, tuple | list)
-        else (f"{value:g}" if float(f"{value:g}") == value else repr(value))
-        if isinstance(value, float)
-        else str(value)
-    )
+def _plain(value: Value) -> str:
+    if isinstance(value, tuple):
+        return "x".join(map(str, value))
+    if isinstance(value, float):
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+    return str(value)
 
 
 def members(
@@ -62,35 +59,27 @@ def members(
     """Every run of the launch, in a fixed order: the grid's fields as given, seeds innermost."""
     if preset not in algorithm.presets:
         raise unknown(f"preset of {algorithm.name}", preset, algorithm.presets)
-    settings = dict(algorithm.presets[preset])
-    if preset == "paper" and task is not None:
-        settings |= _published(algorithm, task)
-    fields = {f.name: f for f in dataclasses.fields(algorithm.config)}
-    for name in overrides:
+    fields = fields_of(algorithm.config)
+    published: Mapping[str, Any] = _published(algorithm, task) if preset == "paper" and task is not None else {}
+    settings = {name: fields[name].convert(value) for name, value in {**algorithm.presets[preset], **published}.items()}
+    axes: dict[str, list[Value]] = {}
+    for name, value in overrides.items():
         if name not in fields:
             raise unknown(f"option of {algorithm.name}", name, fields)
-    phases = len(algorithm.phases)
-    axes: dict[str, list[Any]] = {}
-    for name, value in overrides.items():
         if name == "steps":
-            settings["steps"] = _steps(value, phases)
-        elif _is_list_of_values(fields[name], value):
-            axes[name] = [_convert(fields[name], v) for v in value]
+            settings["steps"] = _steps(value, len(algorithm.phases))
+        elif fields[name].is_grid(value):
+            axes[name] = [fields[name].convert(item) for item in value]
             if not axes[name] or len(set(axes[name])) != len(axes[name]):
                 raise UserError(f"{name} {list(value)}: expected at least one value, and each of them once")
         else:
-            settings[name] = _convert(fields[name], value)
-    base = algorithm.config(**settings)
+            settings[name] = fields[name].convert(value)
+    base = changed(algorithm.config(), settings)
     if "alpha" in fields and "alpha" not in axes:
-        axes["alpha"] = [dataclasses.asdict(base)["alpha"]]
+        axes["alpha"] = [values_of(base)["alpha"]]
+    points = [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
     wanted = _seeds(seeds)
-    return [
-        Member(
-            seed, dataclasses.replace(base, **dict(zip(axes, point, strict=True))), dict(zip(axes, point, strict=True))
-        )
-        for point in itertools.product(*axes.values())
-        for seed in wanted
-    ]
+    return [Member(seed, changed(base, point), point) for point in points for seed in wanted]
 
 
 def _published(algorithm: Algorithm, task: str) -> Mapping[str, Any]:
@@ -133,88 +122,50 @@ def _integers(value: Any) -> int | list[int] | None:
         return None
 
 
-def _is_list_of_values(f: "dataclasses.Field[Any]", value: Any) -> bool:
-    if not isinstance(value, list | tuple | np.ndarray):
-        return False
-    values: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
-    if get_origin(f.type) is tuple:
-        return any(isinstance(v, list | tuple) for v in values)
-    if f.metadata.get("shared", False):
-        raise UserError(f"{f.name}: one value for the whole launch, not a list")
-    return True
-
-
-def _convert(f: "dataclasses.Field[Any]", value: Any) -> Any:
-    """The value in the field's type, from Python or from the command line's text, if it is in the field's range."""
-    converted = _typed(f, value)
-    lowest, highest = _range(f)
-    items: Any = converted if isinstance(converted, tuple) else [converted]
-    if any(isinstance(item, int | float) and not lowest <= item <= highest for item in items):
-        bounds = f"at least {lowest:g}" if highest == math.inf else f"{lowest:g} to {highest:g}"
-        raise UserError(f"{f.name} {value!r}: expected {bounds}")
-    return converted
-
-
-def _range(f: "dataclasses.Field[Any]") -> tuple[float, float]:
-    """What a field may be: counts from 1 on, steps and rates from 0 on, shares from 0 to 1."""
-    if f.name in ("discount", "target_rate", "validation", "dropout"):
-        return 0.0, 1.0
-    if f.name.endswith(("_steps", "learning_rate")):
-        return 0.0, math.inf
-    counts = f.type is int or (get_origin(f.type) is tuple and get_args(f.type)[0] is int)
-    return (1.0, math.inf) if counts else (-math.inf, math.inf)
-
-
-def _typed(f: "dataclasses.Field[Any]", value: Any) -> Any:
-    check_choice(f, value)
-    if get_origin(f.type) is Literal:
-        return value
-    try:
-        if get_origin(f.type) is tuple:
-            item = get_args(f.type)[0]
-            return tuple(item(v) for v in (value if isinstance(value, list | tuple) else [value]))
-        if f.type is bool:
-            if isinstance(value, str):
-                return {"true": True, "false": False, "1": True, "0": False}[value.lower()]
-            return bool(value)
-        if f.type is int and float(value) != int(value):
-            raise ValueError
-        converted = f.type(value)  # pyright: ignore[reportCallIssue, reportUnknownVariableType]
-        if f.type is float and not abs(converted) < np.finfo(np.float32).max:
-            raise ValueError
-        return converted
-    except (ValueError, TypeError, KeyError, OverflowError):
-        kind = getattr(f.type, "__name__", str(f.type))
-        raise UserError(f"{f.name}: {value!r} is not a valid {kind}") from None
-
-
 def groups(runs: Sequence[Member]) -> list[list[int]]:
     """Indices of the runs that share one program, by the values of their static fields."""
-    by_static: dict[Any, list[int]] = {}
+    by_static: dict[tuple[Value, ...], list[int]] = {}
     for i, run in enumerate(runs):
         by_static.setdefault(static_fields(run.config), []).append(i)
     return list(by_static.values())
 
 
-def static_fields(config: Config) -> tuple[Any, ...]:
-    """What runs must agree in to share a program."""
-    return tuple(getattr(config, f.name) for f in dataclasses.fields(config) if not is_per_run(f))
-
-
-def stack(configs: Iterable[Config]) -> Config:
-    """One config whose float fields are arrays with an entry per run."""
+def stack(configs: Iterable[AnyConfig]) -> AnyConfig:
+    """One config whose per-run fields are arrays with an entry per run."""
     return jax.tree.map(lambda *values: jnp.asarray(values, jnp.float32), *configs)
 
 
 class Recorder:
-    """Stands in for a config while a phase is traced once, and notes which per-run fields it reads."""
+    """Stands in for a config while a phase is traced once, and notes which per-run fields it reads.
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._per_run = {f.name for f in dataclasses.fields(config) if is_per_run(f)}
+    `read` holds flat names; a nested config is stood in for as well.
+    """
+
+    def __init__(self, config: Options) -> None:
         self.read: set[str] = set()
+        self._config = config
+        self._per_run = {f.path: f.name for f in fields_of(type(config)).values() if f.spec.per_run}
+        self._path: tuple[str, ...] = ()
+        self._changes: dict[str, Any] = {}
+
+    @property
+    def __class__(self) -> type[Any]:
+        """The config's own class, so that `isinstance` holds."""
+        return type(self._config)
 
     def __getattr__(self, name: str) -> Any:
-        if name in self._per_run:
-            self.read.add(name)
-        return getattr(self._config, name)
+        if name in self._changes:
+            return self._changes[name]
+        path, value = (*self._path, name), getattr(self._config, name)
+        if path in self._per_run:
+            self.read.add(self._per_run[path])
+        return self._like(value, path, {}) if isinstance(value, Options) else value
+
+    def replace(self, **changes: Any) -> "Recorder":
+        """As `Options.replace`: what takes the place of a field has been read already."""
+        return self._like(self._config, self._path, self._changes | changes)
+
+    def _like(self, config: Options, path: tuple[str, ...], changes: dict[str, Any]) -> "Recorder":
+        other = Recorder(config)
+        other.read, other._per_run, other._path, other._changes = self.read, self._per_run, path, changes
+        return other
