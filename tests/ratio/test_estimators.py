@@ -74,10 +74,7 @@ def test_impossible_actions_leave_everything_finite(form: str, estimator: str, v
 def test_runs_map(form: str, estimator: str) -> None:
     """Two runs with learning rates and clips of their own, in one program, are the two runs alone."""
     batch = some_batch(form)
-    configs = [
-        config_of(form, estimator, learning_rate=rate, log_w_clip=c)
-        for rate, c in ((1e-3, 2.0), (1e-2, 4.0))
-    ]
+    configs = [config_of(form, estimator, learning_rate=rate, log_w_clip=c) for rate, c in ((1e-3, 2.0), (1e-2, 4.0))]
     keys = jax.random.split(jax.random.key(1), 2)
     sample = batch.states
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from sbac import interrupts
 from sbac.algorithms.base import Spec
+from sbac.config import static_fields
 from sbac.evaluation.worker import Pool
 from sbac.nn import Tree
 from sbac.progress import Progress
@@ -28,7 +29,6 @@ from sbac.training.checkpoint import BEGINNING, Checkpoint, Position, WarmNetwor
 from sbac.training.device_data import DeviceData, halves
 from sbac.training.engine import Program
 from sbac.training.evaluations import note
-from sbac.training.grid import static_fields
 from sbac.training.launch import Group, Launch, take_up
 from sbac.training.table import join
 from sbac.training.trees import tree_arrays
