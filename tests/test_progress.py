@@ -10,8 +10,8 @@ def work(shown: bool | None) -> None:
         bar.begin("estimate (4 runs)", 100, done=10)
         bar.reach(100, "score 12.3")
         bar.begin("steps", 50)
-        for _ in range(5):
-            bar.advance(10)
+        for done in range(10, 60, 10):
+            bar.reach(done)
 
 
 def test_the_bar_shows_every_stretch_of_work(capsys: pytest.CaptureFixture[str]) -> None:
