@@ -19,7 +19,7 @@ import functools
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeGuard, TypeVar, dataclass_transform, get_args, get_origin
+from typing import Any, ClassVar, Literal, Self, TypeGuard, TypeVar, dataclass_transform, get_args, get_origin
 
 import jax
 import numpy as np
@@ -135,6 +135,9 @@ def layers(default: tuple[int, ...], help: str = "Units of each hidden layer.") 
 @dataclass(frozen=True)
 class Options:
     """The base of every config."""
+
+    __no_type_check__: ClassVar[bool] = True
+    """Checkers at run time (jaxtyping's, in the tests) skip a config's fields: in a program a float is an array."""
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed, by their own names."""

@@ -65,6 +65,7 @@ def test_actor_loss_and_gradient(state: bear.State) -> None:
 def test_the_warm_up_and_the_dual_variable(state: bear.State) -> None:
     """Q enters after 4 % of 100 steps: step 3 does not see the critic, step 4 does. The dual follows the violation."""
     batch, key = harness.small_batch(), jax.random.key(0)
+    state = dataclasses.replace(state, policy=harness.with_moments(state.policy))
     louder = bear.Trained(jax.tree.map(lambda x: 3 * x, state.critic.model), state.critic.moments)
     loud = dataclasses.replace(state, critic=louder)
 
@@ -73,8 +74,8 @@ def test_the_warm_up_and_the_dual_variable(state: bear.State) -> None:
         new = bear.update(config, {}, state, batch, key, Step(jnp.asarray(step)))[0]
         return new.policy.model.net.biases[-1], new.dual.value
 
-    np.testing.assert_array_equal(update(CONFIG, state, 3)[0], update(CONFIG, loud, 3)[0])
-    assert not np.array_equal(update(CONFIG, state, 4)[0], update(CONFIG, loud, 4)[0])
+    np.testing.assert_allclose(update(CONFIG, state, 3)[0], update(CONFIG, loud, 3)[0], rtol=1e-4)
+    assert not np.allclose(update(CONFIG, state, 4)[0], update(CONFIG, loud, 4)[0], rtol=1e-2)
     assert float(update(dataclasses.replace(CONFIG, threshold=0.0), state, 4)[1]) > 1.7
     assert float(update(dataclasses.replace(CONFIG, threshold=9.0), state, 4)[1]) < 1.7
 
@@ -87,7 +88,7 @@ def test_acting_takes_the_best_sample_by_the_first_critic(state: bear.State) -> 
     candidates = np.tanh(mean + std * noise[:, None])
     values = np.stack([float64.critic(state.critic.model, s, a)[0] for a in candidates])
     policy = acting.policy(actor)
-    np.testing.assert_allclose(policy(s), candidates[values.argmax(0), np.arange(9)], atol=2e-5)
+    acting.assert_best(policy(s), candidates, values)
     assert not np.array_equal(policy.sample(s, 1), policy.sample(s, 2))
 
 

@@ -1,5 +1,6 @@
 """BRAC: its losses and gradients against float64 numpy, its clone's entropy floor, and the small problem."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -70,15 +71,6 @@ def test_actor_loss_and_gradient(state: brac.State, clone: GaussianPolicy) -> No
     harness.assert_loss(loss, expected, state.policy.model)
 
 
-def test_critic_loss_and_gradient(state: brac.State) -> None:
-    batch, target = harness.small_batch(), np.arange(6.0)
-
-    def expected(critic: object) -> float:
-        return float(sum(((q - target) ** 2).mean() for q in float64.critic(critic, batch.observations, batch.actions)))
-
-    harness.assert_loss(lambda m: brac.critic_loss(m, batch, jnp.asarray(target))[0], expected, state.critic.model)
-
-
 def test_the_sampled_kl_is_the_kl(clone: GaussianPolicy) -> None:
     policy = GaussianPolicy.create(jax.random.key(8), 3, (4,), 2)
     s = jax.random.normal(jax.random.key(0), (2, 3))
@@ -99,22 +91,27 @@ def test_kl_of_gaussians_by_quadrature() -> None:
 def test_the_variants_differ_in_the_critic_alone_and_q_waits_for_the_warm_up(
     state: brac.State, clone: GaussianPolicy
 ) -> None:
-    """2 % of 100 steps: step 1 does not see the critic, step 2 does."""
+    """2 % of 100 steps: step 1 does not see the critic, step 2 does.
+
+    The moments are not zero: Adam's first step from zero is the sign of the gradient, whatever the loss is.
+    """
     batch, key = harness.small_batch(), jax.random.key(0)
+    config = dataclasses.replace(CONFIG, critic_learning_rate=0.1)  # so that critics that differ differ by much
+    state = brac.State(harness.with_moments(state.policy), harness.with_moments(state.critic), state.critic_target)
     past = {"clone": cloning.Clone(cloning.Trained.create(clone), cloning.Multiplier.create(1.0))}
 
     def update(algorithm: Any) -> Any:
-        def biases(step: int) -> tuple[jax.Array, jax.Array]:
-            new, _ = algorithm.phases[1].update(CONFIG, past, state, batch, key, Step(jnp.asarray(step)))
+        def biases(step: jax.Array) -> tuple[jax.Array, jax.Array]:
+            new, _ = algorithm.phases[1].update(config, past, state, batch, key, Step(step))
             return new.policy.model.net.biases[-1], new.critic.model.nets.biases[-1]
 
         return jax.jit(biases)
 
     with_policy_penalty, with_value_penalty = update(brac.BRAC_P), update(brac.BRAC_V)
     for step, equal in ((1, True), (2, False)):
-        p, v = with_policy_penalty(step), with_value_penalty(step)
-        assert not np.array_equal(p[1], v[1])
-        assert np.array_equal(p[0], v[0]) == equal
+        p, v = with_policy_penalty(jnp.asarray(step)), with_value_penalty(jnp.asarray(step))
+        assert not np.allclose(p[1], v[1], rtol=1e-2)
+        assert np.allclose(p[0], v[0], rtol=1e-4, atol=0) == equal
 
 
 # --- The clone ---------------------------------------------------------------------------------------------------
@@ -162,7 +159,7 @@ def test_the_clones_learning_rate_decays() -> None:
 @pytest.mark.parametrize("kind", ["gaussian", "mixture", "mixture-per-dim"])
 def test_a_clone_acts_in_numpy_as_in_jax(kind: str) -> None:
     model = jax.tree.map(lambda x: 2 * x, behaviour.create(kind, jax.random.key(0), 3, (8,), 2))
-    policy = acting.policy(cloning.behaviour_actor(kind, model))
+    policy = acting.policy(cloning.behaviour_actor(model))
     s = jax.random.normal(jax.random.key(1), (50, 3))
     a = np.tanh(np.random.default_rng(2).standard_normal((50, 2))).astype(np.float32)
     mode, log_prob = jax.jit(lambda m: (m(s).mode(), m(s).log_prob(a)))(model)
@@ -174,7 +171,7 @@ def test_a_clone_acts_in_numpy_as_in_jax(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["mixture", "mixture-per-dim"])
 def test_samples_of_a_mixture_in_numpy_are_spread_as_in_jax(kind: str) -> None:
     model = behaviour.create(kind, jax.random.key(0), 3, (8,), 2)
-    policy = acting.policy(cloning.behaviour_actor(kind, model))
+    policy = acting.policy(cloning.behaviour_actor(model))
     s = np.tile(np.asarray([0.3, -0.2, 0.9], np.float32), (40_000, 1))
     ours, theirs = policy.sample(s, 0), np.asarray(jax.jit(lambda m: m(s).sample(jax.random.key(1)))(model))
     levels = np.linspace(0.05, 0.95, 7)

@@ -77,7 +77,7 @@ def test_dropout_silences_its_share_and_keeps_the_mean() -> None:
     """One hidden layer and a linear output: the mean over masks is the network without dropout."""
     net = MLP.create(jax.random.key(0), 3, (40,), 2)
     x = jax.random.normal(jax.random.key(1), (1, 3))
-    outputs = jax.jit(jax.vmap(lambda k: iql.with_dropout(net, x, 0.3, k)))(jax.random.split(jax.random.key(2), 4000))
+    outputs = jax.jit(jax.vmap(lambda k: net(x, dropout=0.3, key=k)))(jax.random.split(jax.random.key(2), 4000))
     error = np.asarray(outputs.std(0)) / math.sqrt(4000)
     assert (error > 1e-4).all()
     assert (np.abs(outputs.mean(0) - net(x)) < 5 * error).all()

@@ -22,16 +22,7 @@ SPEC = Spec(3, 2, jnp.zeros((1, 3)))
 def state() -> one_step.Estimate:
     make = jax.jit(lambda key: one_step.init_estimate(CONFIG, SPEC, {}, key))
     made, other = make(jax.random.key(0)), make(jax.random.key(1))
-    return one_step.Estimate(made.start, None, made.critic, other.target)
-
-
-def test_clone_loss_and_gradient(state: one_step.Estimate) -> None:
-    rows = harness.small_batch().rows
-
-    def expected(policy: GaussianPolicy) -> float:
-        return float(-float64.log_tanh_normal(rows.actions, *float64.tanh_gaussian(policy, rows.observations)).mean())
-
-    harness.assert_loss(lambda m: one_step.clone_loss(m, rows)[0], expected, state.start.model)
+    return one_step.Estimate(made.clone, None, made.critic, other.target)
 
 
 def test_evaluation_loss_and_gradient(state: one_step.Estimate) -> None:
@@ -52,18 +43,18 @@ def test_policy_loss_and_gradient(state: one_step.Estimate) -> None:
     """Q at one action, the KL over all of them, both differentiated through the actions."""
     batch, key = harness.small_batch(), jax.random.key(4)
     noise = np.asarray(jax.random.normal(key, (3, 6, 2)), np.float64)
-    policy = jax.tree.map(lambda x: 1.5 * x, state.start.model)
+    policy = jax.tree.map(lambda x: 1.5 * x, state.clone.model)
 
     def expected(policy: GaussianPolicy) -> float:
         mean, std = float64.tanh_gaussian(policy, batch.observations)
         u = mean + std * noise
-        mu = float64.tanh_gaussian(state.start.model, batch.observations)
+        mu = float64.tanh_gaussian(state.clone.model, batch.observations)
         kl = (float64.log_normal(u, mean, std) - float64.log_normal(u, *mu)).mean()
         q = float64.critic(state.critic.model, batch.observations, np.tanh(u[0])).min(0).mean()
         return float(0.7 * kl - q)
 
     def loss(policy: GaussianPolicy) -> jax.Array:
-        return one_step.policy_loss(CONFIG, policy, state.start.model, state.critic.model, batch, key)[0]
+        return one_step.policy_loss(CONFIG, policy, state.clone.model, state.critic.model, batch, key)[0]
 
     harness.assert_loss(loss, expected, policy)
 
@@ -72,27 +63,28 @@ def test_the_clone_rests_after_its_own_steps_and_the_critic_goes_on(state: one_s
     batch, key = harness.small_batch(), jax.random.key(0)
     update = jax.jit(lambda step: one_step.estimate(CONFIG, {}, state, batch, key, Step(step))[0])
     early, late = update(jnp.asarray(4)), update(jnp.asarray(5))
-    before = state.start.model.net.weights[0]
-    assert not np.array_equal(early.start.model.net.weights[0], before)
-    np.testing.assert_array_equal(late.start.model.net.weights[0], before)
+    before = state.clone.model.net.weights[0]
+    assert not np.array_equal(early.clone.model.net.weights[0], before)
+    np.testing.assert_array_equal(late.clone.model.net.weights[0], before)
     assert not np.array_equal(late.critic.model.nets.weights[0], state.critic.model.nets.weights[0])
 
 
 def test_a_clone_that_never_rests_is_no_choice_on_the_device(state: one_step.Estimate) -> None:
     config, batch, key = dataclasses.replace(CONFIG, clone_steps=10), harness.small_batch(), jax.random.key(0)
+    state = dataclasses.replace(state, clone=harness.with_moments(state.clone))
 
     def update(config: one_step.OneStepConfig, step: int) -> one_step.Estimate:
         return one_step.estimate(config, {}, state, batch, key, Step(jnp.asarray(step)))[0]
 
     assert " cond[" in str(jax.make_jaxpr(lambda: update(CONFIG, 0))())
     assert " cond[" not in str(jax.make_jaxpr(lambda: update(config, 0))())
-    chosen, plain = (jax.jit(lambda c=c: update(c, 0))().start.model.net.weights[0] for c in (CONFIG, config))
+    chosen, plain = (jax.jit(lambda c=c: update(c, 0))().clone.model.net.weights[0] for c in (CONFIG, config))
     np.testing.assert_allclose(chosen, plain, rtol=1e-6)
 
 
 def test_the_policy_starts_as_the_clone(state: one_step.Estimate) -> None:
     start = one_step.init_improve(CONFIG, SPEC, {"estimate": state}, jax.random.key(0))
-    assert all(jax.tree.leaves(jax.tree.map(lambda a, b: bool((a == b).all()), start.policy.model, state.start.model)))
+    assert all(jax.tree.leaves(jax.tree.map(lambda a, b: bool((a == b).all()), start.policy.model, state.clone.model)))
 
 
 def test_a_richer_behaviour_is_trained_beside_the_start() -> None:
@@ -100,9 +92,9 @@ def test_a_richer_behaviour_is_trained_beside_the_start() -> None:
     state = one_step.init_estimate(config, SPEC, {}, jax.random.key(0))
     batch, key = harness.small_batch(), jax.random.key(0)
     after, _ = jax.jit(lambda s: one_step.estimate(config, {}, s, batch, key, Step(jnp.asarray(0))))(state)
-    assert after.mu is not after.start.model
+    assert after.mu is not after.clone.model
     assert not np.array_equal(after.mu.net.weights[0], state.mu.net.weights[0])
-    assert not np.array_equal(after.start.model.net.weights[0], state.start.model.net.weights[0])
+    assert not np.array_equal(after.clone.model.net.weights[0], state.clone.model.net.weights[0])
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_line_4_the_behaviour(state: sbac.Estimate) -> None:
         s, a = batch.rows
         return float(-float64.log_tanh_normal(a, *float64.tanh_gaussian(mu, s)).mean())
 
-    harness.assert_loss(lambda mu: sbac.behaviour_loss(mu, batch), expected, state.clone.model)
+    harness.assert_loss(lambda mu: sbac.negative_log_likelihood(mu, batch.rows), expected, state.clone.model)
 
 
 def test_lines_5_and_6_the_value_of_the_behaviour(state: sbac.Estimate) -> None:

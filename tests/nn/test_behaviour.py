@@ -135,7 +135,7 @@ def test_all_kinds_speak_the_same_language(kind: str, actions: int) -> None:
 def test_a_clone_is_the_same_policy_outside_jax(kind: str, actions: int) -> None:
     """Mode and density agree; samples are compared by mean and deviation, since the generators differ."""
     known, s = asked(kind, actions), np.asarray(states(3))
-    policy = harness.policy(behaviour_actor(kind, model(kind, actions)), observations=3, actions=actions)
+    policy = harness.policy(behaviour_actor(model(kind, actions)), observations=3, actions=actions)
     np.testing.assert_allclose(policy(s), known["mode"], atol=1e-4)
     np.testing.assert_allclose(policy.log_prob(s, known["sample"][0]), known["log_prob"], atol=2e-3)
     mean, std = known["sample"].mean(0), known["sample"].std(0)

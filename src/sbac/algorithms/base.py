@@ -7,7 +7,7 @@ run; a field that is `shared` is static, and all the runs of one program have th
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -109,6 +109,7 @@ StateIn = TypeVar("StateIn", contravariant=True)
 StateOut = TypeVar("StateOut", covariant=True)
 
 
+@runtime_checkable
 class Init(Protocol[ConfigIn, StateOut]):
     """The first state of a phase."""
 
@@ -126,6 +127,7 @@ class Init(Protocol[ConfigIn, StateOut]):
         ...
 
 
+@runtime_checkable
 class Update(Protocol[ConfigIn, StateT]):
     """One step of training."""
 
@@ -146,6 +148,7 @@ class Update(Protocol[ConfigIn, StateT]):
         ...
 
 
+@runtime_checkable
 class MakeActor(Protocol[ConfigIn, StateIn]):
     """The policy of a state."""
 
@@ -160,6 +163,7 @@ class MakeActor(Protocol[ConfigIn, StateIn]):
         ...
 
 
+@runtime_checkable
 class Validate(Protocol[ConfigIn, StateIn]):
     """Losses on held-out episodes."""
 

@@ -1,7 +1,7 @@
 """What the methods share in learning values: the TD target and loss of a critic, and the state of phase *estimate*,
 which learns the behaviour mu and its value Q^mu (SBAC, one-step RL)."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -31,6 +31,7 @@ def td_loss(critic: Critic, batch: Batch, target: Float[Array, "*members batch"]
 # --- Phase estimate ---------------------------------------------------------------------------------------------
 
 
+@runtime_checkable
 class EstimateConfig(Protocol):
     """The config fields that the networks of phase estimate are built from."""
 

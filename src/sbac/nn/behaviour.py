@@ -7,7 +7,7 @@ the Gaussian's samples can be differentiated through its parameters; the others 
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -24,6 +24,7 @@ BINS = 8
 CANDIDATES = 64  # drawn once to find the mode of a flow, which has no formula
 
 
+@runtime_checkable
 class ActionDensity(Protocol):
     """mu(.|s) for a batch of states."""
 
@@ -52,6 +53,7 @@ class ActionDensity(Protocol):
         ...
 
 
+@runtime_checkable
 class Behaviour(Protocol):
     """A trainable mu: a pytree of arrays, called with observations."""
 

@@ -2,7 +2,7 @@
 what they return; each function below calls the one it names and says what comes back."""
 
 from collections.abc import Callable
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.stages
@@ -51,12 +51,14 @@ def scan(body: Callable[[Carry, Item], Carry], start: Carry, items: Item) -> Car
     return _jax.lax.scan(without_output, start, items)[0]
 
 
+@runtime_checkable
 class Lowered(Protocol):
     """A program that is not compiled yet."""
 
     def compile(self) -> jax.stages.Compiled: ...
 
 
+@runtime_checkable
 class Jitted(Protocol[Arguments, Result]):
     """A function that `jax.jit` compiles at its first call."""
 

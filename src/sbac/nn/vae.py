@@ -5,7 +5,7 @@ so that it bounds the log-likelihood of an action from below and the KL from a p
 """
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -47,6 +47,9 @@ def prior_codes(key: PRNGKeyArray, shape: Sequence[int]) -> Float[Array, "..."]:
     return jnp.clip(jax.random.normal(key, shape), -CODE_LIMIT, CODE_LIMIT)
 
 
+Made = TypeVar("Made", bound="VAE")
+
+
 class VAE(eqx.Module):
     """An encoder of (s, action) and a decoder of (s, z), with codes twice as wide as the actions."""
 
@@ -55,7 +58,7 @@ class VAE(eqx.Module):
     outputs_per_action: ClassVar[int]
 
     @classmethod
-    def create(cls, key: PRNGKeyArray, observations: int, hidden: Sequence[int], actions: int) -> Self:
+    def create(cls: type[Made], key: PRNGKeyArray, observations: int, hidden: Sequence[int], actions: int) -> Made:
         encoder_key, decoder_key = jax.random.split(key)
         code = 2 * actions
         return cls(

@@ -117,7 +117,7 @@ class Ratio(eqx.Module):
             return jnp.clip(raw, -config.log_w_clip, config.log_w_clip)  # "we clip log w by 2.0"
         return soft_clip(raw, config.log_w_clip)
 
-    def log_zeta(self, config: RatioConfig, pairs: Float[Array, "*batch obs+act"]) -> Float[Array, "*batch"]:
+    def log_zeta(self, config: RatioConfig, pairs: Float[Array, "*batch pair"]) -> Float[Array, "*batch"]:
         """log zeta(s, a) = log w(s) + log beta(a|s) of rows [s, a], inside the sum of the two clips."""
         assert self.pair_net is not None
         return soft_clip(self.pair_net.scalar(pairs), config.log_w_clip + config.log_beta_clip)

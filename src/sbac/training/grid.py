@@ -141,6 +141,11 @@ class Recorder:
         self._path: tuple[str, ...] = ()
         self._changes: dict[str, Any] = {}
 
+    @property
+    def __class__(self) -> type[Any]:
+        """The config's own class, so that `isinstance` holds."""
+        return type(self._config)
+
     def __getattr__(self, name: str) -> Any:
         if name in self._changes:
             return self._changes[name]

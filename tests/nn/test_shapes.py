@@ -1,0 +1,37 @@
+"""The shapes that functions are annotated with are enforced while tests run (tests/conftest.py)."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jaxtyping import TypeCheckError
+
+from sbac.algorithms import evaluation
+from sbac.nn import Critic, GaussianPolicy, mmd
+from sbac.ratio import base
+from tests.algorithms import harness
+
+
+def test_a_wrong_shape_is_refused_in_nn() -> None:
+    critic = Critic.create(jax.random.key(0), 3, 2, (4,))
+    with pytest.raises(TypeCheckError, match="actions"):
+        critic(jnp.zeros((5, 3)), jnp.zeros((4, 2)))
+    with pytest.raises(TypeCheckError, match="y"):
+        mmd(jnp.zeros((4, 3, 2)), jnp.zeros((4, 5, 2)), "gaussian", 1.0)
+
+
+def test_a_wrong_shape_is_refused_in_the_ratio() -> None:
+    with pytest.raises(TypeCheckError, match="rows"):
+        base.shares(jnp.zeros(3), jnp.zeros((4, 2)))
+
+
+def test_a_wrong_shape_is_refused_in_the_algorithms() -> None:
+    """A target of one column would broadcast to (batch, batch) without an error."""
+    critic, batch = Critic.create(jax.random.key(0), 3, 2, (4,)), harness.small_batch()
+    with pytest.raises(TypeCheckError, match="target"):
+        evaluation.td_loss(critic, batch, jnp.zeros((6, 1)))
+
+
+def test_shapes_are_checked_in_programs_too() -> None:
+    policy = GaussianPolicy.create(jax.random.key(0), 3, (4,), 2)
+    with pytest.raises(TypeCheckError, match="observations"):
+        jax.jit(policy)(jnp.zeros((5, 3), jnp.int32))
