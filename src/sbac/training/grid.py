@@ -146,6 +146,10 @@ class Recorder:
         """The config's own class, so that `isinstance` holds."""
         return type(self._config)
 
+    @__class__.setter
+    def __class__(self, other: type[Any], /) -> None:
+        raise AttributeError("the class of a recorder is that of its config")
+
     def __getattr__(self, name: str) -> Any:
         if name in self._changes:
             return self._changes[name]
