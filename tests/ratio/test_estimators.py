@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.algorithms import harness
 
 from sbac import ratio
 from sbac.errors import UserError
@@ -74,15 +75,13 @@ def test_impossible_actions_leave_everything_finite(form: str, estimator: str, v
 def test_runs_map(form: str, estimator: str) -> None:
     """Two runs with learning rates and clips of their own, in one program, are the two runs alone."""
     batch = some_batch(form)
-    configs = [
-        config_of(form, estimator, learning_rate=rate, log_w_clip=c)
-        for rate, c in ((1e-3, 2.0), (1e-2, 4.0))
-    ]
+    configs = [config_of(form, estimator, learning_rate=rate, log_w_clip=c) for rate, c in ((1e-3, 2.0), (1e-2, 4.0))]
     keys = jax.random.split(jax.random.key(1), 2)
     sample = batch.states
 
     def train(config: RatioConfig, key: jax.Array) -> jax.Array:
         state = ratio.init(config, key, 3, 2, sample)
+        state = dataclasses.replace(state, trained=harness.with_moments(state.trained))
         for _ in range(3):
             state, _ = UPDATE(config, state, batch, key)
         return ratio.log_w(config, state, batch.states)
