@@ -1,6 +1,7 @@
 """The networks and densities once more, in plain float64 numpy: the independent side of checks on losses."""
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,13 @@ def critic(model: Any, *inputs: npt.ArrayLike) -> Floats:
     """(members, batch)."""
     members = len(model.nets.biases[-1])
     each = [
-        type(model.nets)([w[m] for w in model.nets.weights], [b[m] for b in model.nets.biases]) for m in range(members)
+        SimpleNamespace(
+            weights=[w[m] for w in model.nets.weights],
+            biases=[b[m] for b in model.nets.biases],
+            normalise=model.nets.normalise,
+        )
+        for m in range(members)
     ]
-    for net in each:
-        object.__setattr__(net, "normalise", model.nets.normalise)
     return np.stack([mlp(net, *inputs)[..., 0] for net in each])
 
 

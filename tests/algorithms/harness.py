@@ -129,10 +129,15 @@ def assert_in_band(name: str, achieved: list[float]) -> None:
 def with_moments(trained: Trained[Any]) -> Trained[Any]:
     """The model as it is, with Adam's moments after a gradient of ones: the next step depends on the gradient's size.
 
-    From moments of zero Adam's step is the sign of the gradient, which says little of the loss and hangs on rounding
+    From moments of zero Adam's step is the sign of the gradient, which says little of the loss and depends on rounding
     where the gradient is small.
     """
     return trained.step(jax.tree.map(jnp.ones_like, trained.model), 0.0)
+
+
+def gradient(trained: Trained[Any]) -> Any:
+    """The gradient of the last step, if it was the first one: Adam's first moment is a tenth of it."""
+    return jax.tree.map(lambda moment: 10 * moment, trained.moments.mu)
 
 
 def small_batch(seed: int = 0, size: int = 6, actions: int = 2) -> Batch:

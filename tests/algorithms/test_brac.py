@@ -93,25 +93,26 @@ def test_the_variants_differ_in_the_critic_alone_and_q_waits_for_the_warm_up(
 ) -> None:
     """2 % of 100 steps: step 1 does not see the critic, step 2 does.
 
-    The moments are not zero: Adam's first step from zero is the sign of the gradient, whatever the loss is.
+    The policies' gradients are compared, since Adam's first step is their sign, whatever the loss is. They depend on
+    the critics, which start with moments that are not zero and therefore move apart.
     """
     batch, key = harness.small_batch(), jax.random.key(0)
     config = dataclasses.replace(CONFIG, critic_learning_rate=0.1)  # so that critics that differ differ by much
-    state = brac.State(harness.with_moments(state.policy), harness.with_moments(state.critic), state.critic_target)
+    state = dataclasses.replace(state, critic=harness.with_moments(state.critic))
     past = {"clone": cloning.Clone(cloning.Trained.create(clone), cloning.Multiplier.create(1.0))}
 
     def update(algorithm: Any) -> Any:
-        def biases(step: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def after(step: jax.Array) -> tuple[jax.Array, jax.Array]:
             new, _ = algorithm.phases[1].update(config, past, state, batch, key, Step(step))
-            return new.policy.model.net.biases[-1], new.critic.model.nets.biases[-1]
+            return harness.gradient(new.policy).net.biases[-1], new.critic.model.nets.biases[-1]
 
-        return jax.jit(biases)
+        return jax.jit(after)
 
     with_policy_penalty, with_value_penalty = update(brac.BRAC_P), update(brac.BRAC_V)
     for step, equal in ((1, True), (2, False)):
         p, v = with_policy_penalty(jnp.asarray(step)), with_value_penalty(jnp.asarray(step))
-        assert not np.allclose(p[1], v[1], rtol=1e-2)
-        assert np.allclose(p[0], v[0], rtol=1e-4, atol=0) == equal
+        assert not np.allclose(p[1], v[1], rtol=1e-3, atol=0)
+        assert np.allclose(p[0], v[0], rtol=1e-4, atol=1e-6) == equal
 
 
 # --- The clone ---------------------------------------------------------------------------------------------------
@@ -162,7 +163,7 @@ def test_a_clone_acts_in_numpy_as_in_jax(kind: str) -> None:
     policy = acting.policy(cloning.behaviour_actor(model))
     s = jax.random.normal(jax.random.key(1), (50, 3))
     a = np.tanh(np.random.default_rng(2).standard_normal((50, 2))).astype(np.float32)
-    mode, log_prob = jax.jit(lambda m: (m(s).mode(), m(s).log_prob(a)))(model)
+    mode, log_prob = jax.jit(lambda m: (m(s).mode(), m(s).log_prob(jnp.asarray(a))))(model)
     np.testing.assert_allclose(policy(s), mode, atol=1e-5)
     np.testing.assert_allclose(policy.log_prob(s, a), log_prob, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(policy.log_prob(s[3], a[3]), log_prob[3], rtol=1e-4, atol=1e-4)
@@ -173,7 +174,10 @@ def test_samples_of_a_mixture_in_numpy_are_spread_as_in_jax(kind: str) -> None:
     model = behaviour.create(kind, jax.random.key(0), 3, (8,), 2)
     policy = acting.policy(cloning.behaviour_actor(model))
     s = np.tile(np.asarray([0.3, -0.2, 0.9], np.float32), (40_000, 1))
-    ours, theirs = policy.sample(s, 0), np.asarray(jax.jit(lambda m: m(s).sample(jax.random.key(1)))(model))
+    ours, theirs = (
+        policy.sample(s, 0),
+        np.asarray(jax.jit(lambda m: m(jnp.asarray(s)).sample(jax.random.key(1)))(model)),
+    )
     levels = np.linspace(0.05, 0.95, 7)
     for dimension in range(2):
         shares = [np.mean(ours[:, dimension] < np.quantile(theirs[:, dimension], q)) for q in levels]

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.algorithms import harness
 
 from sbac import ratio
 from sbac.errors import UserError
@@ -80,6 +81,7 @@ def test_runs_map(form: str, estimator: str) -> None:
 
     def train(config: RatioConfig, key: jax.Array) -> jax.Array:
         state = ratio.init(config, key, 3, 2, sample)
+        state = dataclasses.replace(state, trained=harness.with_moments(state.trained))
         for _ in range(3):
             state, _ = UPDATE(config, state, batch, key)
         return ratio.log_w(config, state, batch.states)

@@ -52,7 +52,7 @@ def with_nan(name: str) -> np.ndarray:
         ({"initial_states": None}, "initial_states: the exact form needs"),
         ({"discount": 1.0}, r"discount: expected a number inside \(0, 1\), got 1.0"),
         ({"discount": 0.0}, "discount: expected a number inside"),
-        ({"discount": -3}, "discount: expected a number inside"),
+        ({"discount": -3.0}, "discount: expected a number inside"),
         ({"discount": float("nan")}, "discount: expected a number inside"),
         ({"form": "theorm"}, "did you mean 'theorem'"),
         ({"estimator": "kernel"}, "unknown estimator 'kernel'"),

@@ -21,8 +21,8 @@ def td_target(
     return batch.rewards + discount * (1.0 - batch.terminals) * next_value
 
 
-def td_loss(critic: Critic, batch: Batch, target: Float[Array, "*members batch"]) -> tuple[Float[Array, ""], Metrics]:
-    """(Q_i(s, a) - y)^2, averaged over the batch and summed over the critics i; y may differ between them."""
+def td_loss(critic: Critic, batch: Batch, target: Float[Array, " batch"]) -> tuple[Float[Array, ""], Metrics]:
+    """(Q_i(s, a) - y)^2, averaged over the batch and summed over the critics i."""
     q = critic(batch.observations, batch.actions)
     loss = ((q - target) ** 2).mean(-1).sum()
     return loss, {"critic_loss": loss, "q": q.mean()}

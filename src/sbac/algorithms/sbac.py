@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from sbac import ratio
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
 from sbac.algorithms.cloning import negative_log_likelihood
-from sbac.algorithms.evaluation import Estimate, clone_actor, clone_step, init_estimate, td_loss, td_target
+from sbac.algorithms.evaluation import Estimate, clone_actor, clone_step, init_estimate, td_target
 from sbac.config import Config, RewardScale, config, layers, nested, per_run, polyak_rate, rate, shared
 from sbac.nn import BehaviourKind, Critic, GaussianPolicy, Multiplier, Trained, half_cosine, polyak, pre_tanh
 from sbac.nn.behaviour import ActionDensity
@@ -101,8 +101,9 @@ def evaluation_loss(
     config: SBACConfig, critic: Critic, target: Critic, batch: Batch, next_actions: Float[Array, "batch act"]
 ) -> Float[Array, ""]:
     """Lines 5 and 6: (r + gamma Q'(s', a') - Q(s, a))^2, each critic with its own target network Q'."""
-    next_values = target(batch.next_observations, next_actions)
-    return td_loss(critic, batch, td_target(batch, config.discount, next_values))[0]
+    target_values = td_target(batch, config.discount, target(batch.next_observations, next_actions))
+    error = target_values - critic(batch.observations, batch.actions)
+    return (error**2).mean(-1).sum()
 
 
 def estimate(

@@ -46,8 +46,8 @@ class VisitationRatio:
     scale: np.ndarray
     log_mean: float
 
-    def __call__(self, states: npt.ArrayLike) -> np.ndarray:
-        """w of states (n, obs), or of one state (obs,)."""
+    def __call__(self, states: npt.ArrayLike) -> np.ndarray | np.float32 | np.float64:
+        """w of states (n, obs), or of one state (obs,): an array, or a number."""
         x = numbers("states", states)
         if x.ndim not in (1, 2) or x.shape[-1] != len(self.centre):
             raise UserError(f"states: expected (n, {len(self.centre)}) or ({len(self.centre)},), got {x.shape}")
