@@ -46,12 +46,6 @@ class Progress:
             task = self._bar.tasks[-1]
             self._bar.update(task.id, completed=done, rate=_rate(task.speed), note=note)
 
-    def advance(self, steps: int) -> None:
-        """Adds steps to the newest line."""
-        if self._bar is not None:
-            task = self._bar.tasks[-1]
-            self._bar.update(task.id, advance=steps, rate=_rate(task.speed))
-
 
 def _rate(speed: float | None) -> str:
     return f"{speed:,.0f} steps/s" if speed else ""

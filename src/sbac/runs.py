@@ -289,8 +289,3 @@ def read_record(path: Path) -> RunRecord:
     if not record.runs or len(record.labels) != len(record.runs):
         raise UserError(f"{where}: {len(record.labels)} labels for {len(record.runs)} runs; expected one for each")
     return record
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """The record as a dictionary. To be removed: read `read_record`'s fields instead."""
-    return as_json(read_record(path))

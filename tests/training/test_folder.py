@@ -1,6 +1,7 @@
 """A run's folder: one process at a time, what is replaced is kept until the new run has begun, damage is named."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from sbac.errors import UserError
 from sbac.runs import RunRecord, Watch
 from sbac.training.folder import open_folder
 
-TINY = {"steps": 4, "hidden": (4,), "batch_size": 8, "progress": False}
+TINY: dict[str, Any] = {"steps": 4, "hidden": (4,), "batch_size": 8, "progress": False}
 
 
 def log(rows: int = 60, episode: int = 10) -> sbac.Dataset:
@@ -87,8 +88,9 @@ def test_a_kill_while_a_run_is_set_aside_loses_nothing(
     (run / ".replaced").mkdir()
     for name in moved:
         (run / name).rename(run / ".replaced" / name)
+    flags: dict[str, Any] = {flag: True} if flag else {}
     with pytest.raises(UserError):
-        sbac.train(log(episode=1), "td3-bc", out=run, **TINY, **({flag: True} if flag else {}))
+        sbac.train(log(episode=1), "td3-bc", out=run, **TINY, **flags)
     assert contents(run) == contents(finished)
 
 
@@ -147,8 +149,9 @@ def test_labels_tell_runs_apart(tmp_path: Path) -> None:
 
 
 def test_whole_numbers_of_any_kind() -> None:
-    run = sbac.train(log(), "bc", seeds=np.int64(2), **TINY | {"steps": np.int32(4)})
-    assert len(run.policies) == 2
-    for seeds in (2.0, None, "5", [0.5]):
+    numbers: dict[str, Any] = {"seeds": np.int64(2), **TINY, "steps": np.int32(4)}
+    assert len(sbac.train(log(), "bc", **numbers).policies) == 2
+    wrong: list[Any] = [2.0, None, "5", [0.5]]
+    for seeds in wrong:
         with pytest.raises(UserError, match="seeds"):
             sbac.train(log(), "bc", seeds=seeds, **TINY)

@@ -10,7 +10,7 @@ import sbac
 from sbac.algorithms import find
 from sbac.algorithms.base import Algorithm
 from sbac.errors import UserError
-from sbac.policy import KINDS
+from sbac.policy import FORMULAS
 from sbac.training.online.learner import Learner, OnlineRun, Schedule, pack, run_arrays, unpack
 
 ROUNDS = Schedule(1, 200, 4000)
@@ -50,7 +50,7 @@ def test_runs_of_different_sizes_learn_side_by_side(name: str) -> None:
         assert arrays["policy/weights/0"].shape == (run.observations, 32)
         assert arrays["policy/biases/1"].shape == (run.actions * (2 if name == "sac" else 1),)
         states = rng.normal(size=(50, run.observations)).astype(np.float32)
-        actions = KINDS[actor.kind].mode(arrays, states)
+        actions = FORMULAS[actor.kind].mode(arrays, states)
         uniform = -(1 / 3 + BEST[run.actions] ** 2).sum()
         assert -((actions - BEST[run.actions]) ** 2).sum(1).mean() > 0.2 * uniform
 

@@ -95,13 +95,19 @@ def assert_same(ours: Run, theirs: Run) -> None:
 
 def test_each_folder_is_that_of_its_launch_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With everything of a dataset that a run may read: its rows, initial states, scale, and sample of states."""
-    options = {"alpha": [0.05, 50.0], "ratio_hidden": [8], "ratio_form": "exact", "ratio_estimator": "mmd"}
+    options: dict[str, Any] = {
+        "alpha": [0.05, 50.0],
+        "ratio_hidden": [8],
+        "ratio_form": "exact",
+        "ratio_estimator": "mmd",
+    }
     sizes = count_programs(monkeypatch)
     ours = train(launches(tmp_path / "together", "sbac", LOGS, **options))
     assert sizes == [2]
     alone = train(launches(tmp_path / "alone", "sbac", LOGS, **options)[1:])[0]
     assert_same(ours[1], alone)
-    saved = [files.load_arrays(run.folder / "checkpoint" / "state-0.safetensors") for run in (ours[1], alone)]
+    folders = [tmp_path / "together" / "1", tmp_path / "alone" / "1"]
+    saved = [files.load_arrays(folder / "checkpoint" / "state-0.safetensors") for folder in folders]
     assert saved[0][1] == saved[1][1] and saved[0][0].keys() == saved[1][0].keys()
     for name, values in saved[0][0].items():
         np.testing.assert_allclose(values, saved[1][0][name], rtol=2e-2, atol=1e-3, err_msg=name)

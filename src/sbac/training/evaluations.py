@@ -8,7 +8,7 @@ of an interrupted and resumed run equals that of an unbroken one.
 import dataclasses
 import math
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from sbac.environments.opening import EnvSource
 from sbac.evaluation.rollout import Evaluator
 from sbac.evaluation.worker import Pool
 from sbac.policy import Policy
-from sbac.records import Settings, parse
+from sbac.records import parse
 from sbac.runs import (
     Episodes,
     EvaluationRow,
@@ -48,7 +48,7 @@ class Latest(NamedTuple):
 class SnapshotRows:
     """rows.json of a snapshot: for each policy the columns that say which run it is of, and when."""
 
-    rows: list[Settings]
+    rows: list[Mapping[str, object]]
 
 
 @dataclass(frozen=True)

@@ -101,16 +101,17 @@ class Learner:
         self.updates = 0
         seeds = jnp.asarray([r.seed for r in runs])
         used = jnp.asarray([[i < r.actions for i in range(self.sizes.actions)] for r in runs], jnp.float32)
-        self.state: Tree = dataclasses.replace(jit(jax.vmap(self._init))(self.config, seeds), used=used)
+        self.state: Tree = jit(jax.vmap(self._init))(self.config, seeds, used)
         self.replay = jnp.zeros((len(runs), self.capacity, width(self.sizes)))
         self._insert = jit(insert, donate=(0,))
         self._advance = jit(self._updates, donate=(0, 1))
         self.actor: Actor = jit(jax.vmap(self._actor))(self.config, self.state)
         self.metrics: dict[str, Array] = {}
 
-    def _init(self, config: Config, seed: Array) -> Tree:
+    def _init(self, config: Config, seed: Array, used: Float[Array, " act"]) -> Tree:
+        """A run's first state; `used` is 1 for the dimensions of its own actions and 0 for padding."""
         spec = Spec(*self.sizes, states=jnp.zeros((1, self.sizes.observations)))
-        return self.phase.init(config, spec, {}, jax.random.key(seed))
+        return dataclasses.replace(self.phase.init(config, spec, {}, jax.random.key(seed)), used=used)
 
     def _actor(self, config: Config, state: Tree) -> Actor:
         return self.phase.actor(config, {}, state)

@@ -6,21 +6,16 @@ the next, so a policy gathers data one or two rounds after it was made.
 """
 
 import math
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from sbac import interrupts, workers
+from sbac import interrupts
 from sbac.errors import UserError, positive
 from sbac.evaluation.worker import Pool
 from sbac.policy import Floats, Policy
@@ -30,54 +25,12 @@ from sbac.training.evaluations import Evaluations, interval, note, snapshot_name
 from sbac.training.folder import open_folder
 from sbac.training.grid import Member, groups
 from sbac.training.loop import use_compilation_cache
-from sbac.training.online.collector import Request
+from sbac.training.online.collector import Collectors
 from sbac.training.online.learner import Learner, OnlineRun, Schedule, exploring, pack, run_arrays
 from sbac.training.online.request import OnlineRequest
 from sbac.training.writer import append_metrics, policy_config, policy_path
 
 LOGS = 50
-
-
-class Collectors:
-    """A process for every run, which keeps its environments between rounds."""
-
-    def __init__(self, runs: "Sequence[OnlineRun]", instances: int, steps: int, generation: int = 0) -> None:
-        self.each = steps // instances
-        self._connections: list[Connection] = []
-        self._processes: list[subprocess.Popen[bytes]] = []
-        for i, run in enumerate(runs):
-            here, there = Pipe()
-            arguments = [there.fileno(), run.environment, instances, run.seed, i, generation]
-            # A fresh interpreter, so that the user's script needs no __main__ guard.
-            process = subprocess.Popen(
-                [sys.executable, "-m", "sbac.training.online.collector", *map(str, arguments)],
-                pass_fds=[there.fileno()],
-                env={**os.environ, **workers.ONE_THREAD},
-                start_new_session=True,
-            )
-            there.close()
-            self._connections.append(here)
-            self._processes.append(process)
-
-    def __enter__(self) -> "Collectors":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for connection, process in zip(self._connections, self._processes, strict=True):
-            connection.close()  # which ends the process
-            process.wait()
-
-    def ask(self, kind: str, policies: Sequence[Mapping[str, Floats]] | None, noise: Sequence[float]) -> None:
-        """Starts a round in every process; without policies the actions are uniform."""
-        for i, connection in enumerate(self._connections):
-            connection.send(Request(self.each, kind, None if policies is None else policies[i], noise[i]))
-
-    def receive(self) -> list[Floats]:
-        """The rows of the round that was asked for."""
-        try:
-            return [connection.recv() for connection in self._connections]
-        except EOFError:
-            raise RuntimeError("a process that steps an environment has ended") from None
 
 
 def rounds(
@@ -88,12 +41,12 @@ def rounds(
     noise = [exploring(run.config).exploration for run in runs]
 
     def ask(policies: list[dict[str, Floats]]) -> None:
-        collectors.ask(kind, policies if learner.step >= start_steps else None, noise)
+        collectors.start_round(kind, policies if learner.step >= start_steps else None, noise)
 
     policies = [run_arrays(jax.device_get(learner.actor), i, run, sizes) for i, run in enumerate(runs)]
     ask(policies)
     while learner.step < total_steps:
-        fresh = np.stack([pack(raw, run, sizes) for raw, run in zip(collectors.receive(), runs, strict=True)])
+        fresh = np.stack([pack(raw, run, sizes) for raw, run in zip(collectors.finish_round(), runs, strict=True)])
         ready, made_at = learner.actor, learner.step
         learner.add(fresh, train=learner.step >= start_steps)
         arrays = jax.device_get(ready)
