@@ -27,6 +27,7 @@ import numpy as np
 import sbac
 from sbac.algorithms import cql, find, iql, td3_bc
 from sbac.algorithms.base import Batch, Rows, Spec
+from sbac.algorithms.evaluation import td_loss
 from sbac.nn import MLP, Critic, DeterministicPolicy, GaussianPolicy, Trained
 from sbac.policy import Policy
 
@@ -115,7 +116,7 @@ def compare_td3_bc(peer: str, batch: Batch) -> tuple[Arrays, Arrays]:
     theirs = ask(peer, "losses", "td3-bc", SETTINGS, {**weights, **noise, **named_batch(batch)})
     live = batch.terminals == 0
     target = td3_bc.critic_target(config, state, batch, key)
-    critic_loss, critic_slope = gradient(lambda q: td3_bc.critic_loss(q, batch, target)[0], critic)
+    critic_loss, critic_slope = gradient(lambda q: td_loss(q, batch, target)[0], critic)
     policy_loss, policy_slope = gradient(lambda p: td3_bc.policy_loss(config, p, critic, batch)[0], policies[0])
     theirs["target"] = np.where(live, batch.rewards + config.discount * theirs["target"], batch.rewards)
     slopes = {**flat("critic", critic_slope.nets), **flat("policy", policy_slope.net)}
@@ -226,7 +227,8 @@ def compare_losses(peer: str) -> int:
 def first_weights(name: str, seed: int, observations: int, actions: int) -> Arrays:
     """A method's networks before their first step."""
     method, spec = find(name), Spec(observations, actions, jnp.zeros((1, observations)))
-    state = method.phases[0].init(method.config(hidden=SCORED_HIDDEN), spec, {}, jax.random.key(seed))
+    options: dict[str, Any] = {"hidden": SCORED_HIDDEN}
+    state = method.phases[0].init(method.config(**options), spec, {}, jax.random.key(seed))
     weights = flat("policy", state.policy.model.net) | flat("critic", state.critic.model.nets)
     if name == "td3-bc":
         targets = flat("policy_target", state.policy_target.net) | flat("critic_target", state.critic_target.nets)

@@ -40,11 +40,12 @@ def measure(method: str) -> dict[str, dict[str, float]]:
     for index, phase in enumerate(prog.algorithm.phases):
         block = prog.block(index, 4)
         compiled, steps = prog.compiled(index, finals, block), prog.unrolled(index, block)
-        analysis = compiled.cost_analysis()
+        analysis, text = compiled.cost_analysis(), compiled.as_text()
+        assert analysis is not None and text is not None
         costs[phase.name] = {
             "flops": analysis["flops"] / steps,
             "bytes": analysis["bytes accessed"] / steps,
-            "operations": operations(compiled.as_text()) / steps,
+            "operations": operations(text) / steps,
         }
         finals[phase.name] = prog.shape(index, finals)
     return costs

@@ -111,6 +111,7 @@ def measure(prog: Program, seconds: float, phases: Sequence[str] = (), cost: boo
         if cost:
             period = prog.unrolled(index, block)
             counted = prog.compiled(index, finals, period).cost_analysis()  # of so many steps and no more
+            assert counted is not None
             row["flops_per_second"] = rate / period * counted["flops"]
             row["bytes_per_second"] = rate / period * counted["bytes accessed"]
         finals[phase.name] = state

@@ -224,7 +224,8 @@ def test_flat_names_work_everywhere_outside() -> None:
     assert second.label == "ratio_log_w_clip=2_alpha=2_seed=0"
     record = first.record()
     assert (record["ratio_form"], record["ratio_log_w_clip"], record["ratio_hidden"]) == ("theorem", 1.0, (4, 4))
-    assert first.config.ratio.form == "theorem" and first.config.ratio_every == 3
+    config: Any = first.config
+    assert config.ratio.form == "theorem" and config.ratio_every == 3
     for gone in ("ratio_features", "ratio_ridge", "ratio_decay"):
         with pytest.raises(UserError, match=f"unknown option of sbac '{gone}'"):
             members(find("sbac"), "quick", 1, {gone: 1})

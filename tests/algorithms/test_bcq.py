@@ -82,7 +82,7 @@ def test_acting_takes_the_best_candidate_by_the_first_critic(state: bcq.State) -
     assert codes.shape == (100, 4)
     assert np.abs(codes).max() == CODE_LIMIT
     proposed = [np.tanh(float64.mlp(state.vae.model.decoder, s, np.tile(z, (300, 1)))) for z in codes]
-    candidates = np.stack([moved(state.actor.model, s, a) for a in proposed])
+    candidates = np.stack([moved(state.actor.model, jnp.asarray(s), a) for a in proposed])
     values = np.stack([float64.critic(state.critic.model, s, a)[0] for a in candidates])
     policy = acting.policy(actor)
     acting.assert_best(policy(s), candidates, values)

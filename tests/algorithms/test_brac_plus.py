@@ -136,8 +136,8 @@ def test_critic_loss_and_gradient(state: brac_plus.State) -> None:
         return float(error + 0.6 * (weights * slopes(critic)).mean())
 
     def loss(critic: Any) -> jax.Array:
-        arguments = (jnp.asarray(x, jnp.float32) for x in (target, a, weights))
-        return brac_plus.critic_loss(critic, batch, *arguments, jnp.asarray(0.6))[0]
+        y, actions, weigh = (jnp.asarray(x, jnp.float32) for x in (target, a, weights))
+        return brac_plus.critic_loss(critic, batch, y, actions, weigh, jnp.asarray(0.6))[0]
 
     harness.assert_loss(loss, expected, state.critic.model)
 
@@ -215,9 +215,9 @@ def test_an_update_moves_the_multiplier_by_distance_minus_bound(past: dict[str, 
 
     @jax.jit
     def moved(config: brac_plus.BRACPlusConfig) -> jax.Array:
-        return (
-            brac_plus.update(config, past, state, batch, key, Step(jnp.asarray(0)))[0].alpha.model - state.alpha.model
-        )
+        after, _ = brac_plus.update(config, past, state, batch, key, Step(jnp.asarray(0)))
+        models: Any = after.alpha.model, state.alpha.model
+        return models[0] - models[1]
 
     assert float(moved(dataclasses.replace(config, margin=-100.0))) > 0
     assert float(moved(dataclasses.replace(config, margin=100.0))) < 0

@@ -1,6 +1,7 @@
 """One-step RL: its losses and gradients against float64 numpy, and the small problem with every behaviour model."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -93,7 +94,8 @@ def test_a_richer_behaviour_is_trained_beside_the_start() -> None:
     batch, key = harness.small_batch(), jax.random.key(0)
     after, _ = jax.jit(lambda s: one_step.estimate(config, {}, s, batch, key, Step(jnp.asarray(0))))(state)
     assert after.mu is not after.clone.model
-    assert not np.array_equal(after.mu.net.weights[0], state.mu.net.weights[0])
+    models: Any = after.mu, state.mu
+    assert not np.array_equal(models[0].net.weights[0], models[1].net.weights[0])
     assert not np.array_equal(after.clone.model.net.weights[0], state.clone.model.net.weights[0])
 
 

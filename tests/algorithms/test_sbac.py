@@ -164,6 +164,7 @@ def test_without_trust_w_is_1(state: sbac.Estimate) -> None:
     )
 
     def gradients(trust: float) -> list[jax.Array]:
+        assert start.weight is not None
         weight = dataclasses.replace(start.weight, ratio=ratio, trust=jnp.asarray(trust))
         after, _ = step(tempered, state, dataclasses.replace(start, weight=weight), at=1)
         return jax.tree.leaves(harness.gradient(after.policy))

@@ -392,7 +392,7 @@ def test_merging_keeps_the_more_complete(tmp_path: Path) -> None:
 
 def swap_final(cell: CellRecord, first: float, second: float) -> CellRecord:
     """The final returns of two settings exchanged: the last evaluation then misleads about them."""
-    other = {first: second, second: first}
+    other: dict[Any, float] = {first: second, second: first}
     final = [dataclasses.replace(row, setting={"alpha": other[row.setting["alpha"]]}) for row in cell.final]
     return dataclasses.replace(cell, final=final)
 

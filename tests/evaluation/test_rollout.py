@@ -1,5 +1,7 @@
 """Episodes played in lanes are those of Gymnasium, to the last bit."""
 
+from typing import Any
+
 import gymnasium
 import numpy as np
 import pytest
@@ -23,7 +25,7 @@ class Twitching:
     ("task", "env_id"), [("hopper-demo", "Hopper-v4"), ("walker2d-medium-v2", "Walker2d-v4"), (None, "HalfCheetah-v4")]
 )
 def test_lanes_give_the_returns_of_gymnasium(task: str | None, env_id: str) -> None:
-    environments = [gymnasium.make(env_id) for _ in range(3)]
+    environments: list[Any] = [gymnasium.make(env_id) for _ in range(3)]
     spaces = environments[0].observation_space.shape, environments[0].action_space.shape
     assert spaces[0] is not None and spaces[1] is not None
     policy = Twitching(spaces[0][0], spaces[1][0])

@@ -5,13 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sbac.nn import MLP, Trained, precision
+from sbac.nn import MLP, Precision, Trained, precision
 
 NET = MLP.create(jax.random.key(0), 6, (64, 64), 3)
 X = jax.random.normal(jax.random.key(1), (200, 6))
 
 
-def outputs(name: str, net: MLP = NET) -> np.ndarray:
+def outputs(name: Precision, net: MLP = NET) -> np.ndarray:
     def call(x: jax.Array) -> jax.Array:
         with precision(name):
             return net(x)

@@ -9,7 +9,7 @@ from scipy.stats import norm
 from sbac.errors import UserError
 from sbac.nn import Gaussian
 from sbac.ratio import RatioBatch, RatioConfig, floored, log_beta
-from sbac.ratio.base import RunningMean, flow, product, restart, soft_clip
+from sbac.ratio.base import Form, RunningMean, flow, product, restart, soft_clip
 from sbac.ratio.kernels import kernel, median_bandwidth
 
 RNG = np.random.default_rng(0)
@@ -61,7 +61,7 @@ def test_log_beta_at_the_bounds_of_the_action_is_finite() -> None:
 
 
 @pytest.mark.parametrize("form", ["exact", "theorem"])
-def test_flow_keeps_all_mass(form: str) -> None:
+def test_flow_keeps_all_mass(form: Form) -> None:
     config, batch = RatioConfig(form=form), some_batch()
     log_w = jnp.asarray(RNG.normal(size=64), jnp.float32)
     inflow = flow(config, log_w, batch, product(config, log_w, batch).sum())

@@ -1,6 +1,7 @@
 """The protocol: pure, mapped over runs, finite whatever comes in."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,7 @@ CASES = [
 ]
 
 
-def config_of(form: str = "exact", estimator: str = "default", **fields: object) -> RatioConfig:
+def config_of(form: Any = "exact", estimator: Any = "default", **fields: Any) -> RatioConfig:
     return RatioConfig(form=form, estimator=estimator, hidden=(16,), **fields)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,10 +57,12 @@ def test_means_are_over_what_every_method_has() -> None:
     (block,) = one.blocks
     assert block == ("MuJoCo", ["walker2d-medium-made", "hopper-medium-made"], ["sbac", "cql"])  # no halfcheetah of cql
     mean, iqm = one.overall(block)["sbac"]
-    assert mean.value == pytest.approx((70.0 + 80.0) / 2, abs=0.5) and mean.low < mean.value < mean.high
+    assert mean.value == pytest.approx((70.0 + 80.0) / 2, abs=0.5)
+    assert mean.low is not None and mean.high is not None and mean.low < mean.value < mean.high
     assert 70.0 < iqm.value < 80.0
     assert one.paper_mean(block, "sbac") == pytest.approx((81.1 + 99.6) / 2)
-    expected = np.mean([one.chosen[data, "sbac"].deviation for data in block.datasets])
+    deviations: Any = [one.chosen[data, "sbac"].deviation for data in block.datasets]
+    expected = np.mean(deviations)
     assert one.deviation(block, "sbac") == pytest.approx(expected)
     assert one.duels("MuJoCo", "sbac")["cql"].better.value == pytest.approx(0.5)  # always on hopper, never on walker2d
 
@@ -250,10 +253,11 @@ def test_what_w_changes_is_paired_by_seed_at_the_same_setting() -> None:
     assert list(found) == ["1k steps a phase"] and list(found["1k steps a phase"]) == ["hopper-medium-made"]
     differences = found["1k steps a phase"]["hopper-medium-made"]
     assert list(differences) == ["alpha 0.5", "alpha 2"]  # 1.0 was not tried with w
-    assert differences["alpha 0.5"].value == pytest.approx(2.5, abs=1e-3)
+    at_half = differences["alpha 0.5"]
+    assert at_half is not None and at_half.value == pytest.approx(2.5, abs=1e-3)
     half = 3.182446 * np.std([1.0, 2.0, 3.0, 4.0], ddof=1) / 2.0  # t at three degrees of freedom
-    assert differences["alpha 0.5"].high == pytest.approx(2.5 + half, abs=1e-3)
-    assert excludes_zero(differences["alpha 0.5"]) and difference(differences["alpha 0.5"]) == "+2.5 ± 2.1"
+    assert at_half.high == pytest.approx(2.5 + half, abs=1e-3)
+    assert excludes_zero(at_half) and difference(at_half) == "+2.5 ± 2.1"
     text, page = results_markdown([with_w, without]), build_page([with_w, without])
     assert "| hopper-medium-made | **+2.5 ± 2.1** | **+10.0 ± 0.0** |" in text
     assert "What w changes" in page and "<b>+2.5 ± 2.1</b>" in page
@@ -387,7 +391,7 @@ def test_online_methods_stand_beside_for_stability_only() -> None:
     walker = record("walker2d-medium-made", "td3", key="8" * 12, means={1.0: 95.0})
     walker = replace(walker, data=replace(walker.data, name="Walker2d-v4", kind="online", task=None))
     both, _ = score_tables(collect([*cells(), online, walker]))
-    expected = [both.stability_row(data)["td3 (online)"].stability()[0].percent for data in block.datasets]
+    expected: Any = [both.stability_row(data)["td3 (online)"].stability()[0].percent for data in block.datasets]
     assert both.stability_means(block)["td3 (online)"][0] == pytest.approx(np.mean(expected))
     assert bench_commands([online])[0].startswith("sbac bench --tasks hopper-medium-made --algorithms td3@paper")
 

@@ -1,8 +1,10 @@
 """Learning in environments: the replay buffer, padded runs side by side, a bandit, and a whole small run."""
 
 from pathlib import Path
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -27,7 +29,8 @@ def bandit(rng: np.random.Generator, observations: int, actions: int, count: int
 
 
 def make_learner(method: Algorithm, rounds: Schedule = ROUNDS) -> Learner:
-    config = method.config(hidden=(32,), batch_size=64, learning_rate=3e-3, target_rate=0.05)
+    options: dict[str, Any] = {"hidden": (32,), "learning_rate": 3e-3, "target_rate": 0.05}
+    config = method.config(batch_size=64, **options)
     return Learner(method, [OnlineRun("bandit", o, a, 0, config) for o, a in ((2, 1), (4, 3))], rounds)
 
 
@@ -59,7 +62,7 @@ def test_rows_are_padded_and_read_back() -> None:
     learner = make_learner(find("td3"), Schedule(1, 10, 25))
     run = learner.runs[0]
     raw = bandit(np.random.default_rng(1), 2, 1, 10)
-    batch = unpack(pack(raw, run, learner.sizes), learner.sizes)
+    batch = unpack(jnp.asarray(pack(raw, run, learner.sizes)), learner.sizes)
     np.testing.assert_array_equal(batch.observations[:, :2], raw[:, :2])
     np.testing.assert_array_equal(batch.actions[:, 0], raw[:, 2])
     np.testing.assert_array_equal(batch.rewards, raw[:, 3])

@@ -3,6 +3,7 @@ shipped are their own expectations, and the answers are known to the last digit.
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +45,7 @@ def swap_states(batch: RatioBatch) -> RatioBatch:
     return batch._replace(states=batch.next_states, next_states=batch.states)
 
 
-MUTATIONS: dict[str, Callable[[RatioBatch], RatioBatch]] = {
+MUTATIONS: dict[str, Callable[[Any], RatioBatch]] = {
     "beta dropped": lambda batch: batch._replace(log_ratio=jnp.zeros_like(batch.log_ratio)),
     "beta inverted": lambda batch: batch._replace(log_ratio=-batch.log_ratio),
     "s and s' swapped": swap_states,
@@ -55,14 +56,14 @@ MUTATIONS: dict[str, Callable[[RatioBatch], RatioBatch]] = {
 }
 
 
-def mutations(form: str, ends: bool) -> dict[str, Callable[[RatioBatch], RatioBatch]]:
+def mutations(form: str, ends: bool) -> dict[str, Callable[[Any], RatioBatch]]:
     """Those that change anything: the theorem form reads no initial states."""
     idle = set() if ends else {"done ignored", "terminal rows lost"}
     idle |= {"initial term removed", "restart at other states"} if form == "theorem" else set()
     return {name: mutate for name, mutate in MUTATIONS.items() if name not in idle}
 
 
-def config_of(gamma: float, form: str = "exact", **fields: object) -> FitConfig:
+def config_of(gamma: float, form: Any = "exact", **fields: Any) -> FitConfig:
     # No clip binds: the MDPs' true ratios are inside it, and so are their betas.
     return FitConfig(discount=gamma, form=form, log_beta_clip=20.0, epsilon=0.0, **fields)
 
