@@ -96,5 +96,6 @@ def test_fresh_codes_are_clipped_like_the_fixed_ones() -> None:
 
 
 def test_learns_the_small_problem() -> None:
+    """Four seeds: they spread by 3 points around 94, and the band begins at 90."""
     fields = {**harness.FAST, "vae_hidden": (32, 32), "learning_rate": 2e-3, "acting_candidates": 100}
-    harness.assert_in_band("bcq", harness.scores("bcq", seeds=2, steps=(4000,), **fields))
+    harness.assert_in_band("bcq", harness.scores("bcq", seeds=4, steps=(4000,), **fields))

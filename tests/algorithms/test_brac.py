@@ -97,7 +97,8 @@ def test_the_variants_differ_in_the_critic_alone_and_q_waits_for_the_warm_up(
     the critics, which start with moments that are not zero and therefore move apart.
     """
     batch, key = harness.small_batch(), jax.random.key(0)
-    config = dataclasses.replace(CONFIG, critic_learning_rate=0.1)  # so that critics that differ differ by much
+    # A rate and a weight at which the two critics differ by some percent, and Q counts in the policy's gradient.
+    config = dataclasses.replace(CONFIG, critic_learning_rate=0.1, alpha=1e-3)
     state = dataclasses.replace(state, critic=harness.with_moments(state.critic))
     past = {"clone": cloning.Clone(cloning.Trained.create(clone), cloning.Multiplier.create(1.0))}
 

@@ -213,8 +213,9 @@ def test_rates_fall_along_half_a_cosine() -> None:
 # --- Learning ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["sbac", "sbac-no-w", "sbac-q-pi"])
-def test_learns_the_small_problem(name: str) -> None:
+@pytest.mark.parametrize(("name", "seeds"), [("sbac", 2), ("sbac-no-w", 2), ("sbac-q-pi", 8)])
+def test_learns_the_small_problem(name: str, seeds: int) -> None:
+    """Seeds of Q^pi spread by 4 points around 90, and its band begins at 85: two of them would not do."""
     fields = {"alpha": 0.02, "ratio_hidden": (32, 32), "policy_learning_rate": 1e-3, "critic_learning_rate": 2e-3}
-    achieved = harness.scores(name, steps=(3000, 1500), seeds=2, **{**harness.FAST, **fields})
+    achieved = harness.scores(name, steps=(3000, 1500), seeds=seeds, **{**harness.FAST, **fields})
     harness.assert_in_band(name, achieved)

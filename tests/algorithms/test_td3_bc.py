@@ -71,7 +71,10 @@ def test_policy_and_targets_wait_for_every_second_step(state: td3_bc.State) -> N
 
 
 def test_learns_the_small_problem() -> None:
-    """With alpha 10: the published 2.5 is for returns that differ more, relative to their size, than they do here."""
+    """With alpha 10: the published 2.5 is for returns that differ more, relative to their size, than they do here.
+
+    Six seeds: they spread by 4 points around 90, and the band begins at 85.
+    """
     harness.assert_in_band(
-        "td3-bc", harness.scores("td3-bc", seeds=2, steps=(4000,), alpha=10.0, **harness.FAST, learning_rate=2e-3)
+        "td3-bc", harness.scores("td3-bc", seeds=6, steps=(4000,), alpha=10.0, **harness.FAST, learning_rate=2e-3)
     )
