@@ -104,6 +104,7 @@ def test_the_policy_and_the_targets_move_every_other_step(state: algae_dice.Stat
 LEARNING = {**harness.FAST, "steps": (4000,), "seeds": 2, "critic_learning_rate": 2e-3}
 
 
+@pytest.mark.slow
 def test_learns_the_small_problem() -> None:
     harness.assert_in_band("algae-dice", harness.scores("algae-dice", **LEARNING))
 

@@ -95,6 +95,7 @@ def test_fresh_codes_are_clipped_like_the_fixed_ones() -> None:
     assert np.abs(codes).max() == CODE_LIMIT
 
 
+@pytest.mark.slow
 def test_learns_the_small_problem() -> None:
     """Four seeds: they spread by 3 points around 94, and the band begins at 90."""
     fields = {**harness.FAST, "vae_hidden": (32, 32), "learning_rate": 2e-3, "acting_candidates": 100}

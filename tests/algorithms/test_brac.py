@@ -188,7 +188,8 @@ def test_samples_of_a_mixture_in_numpy_are_spread_as_in_jax(kind: str) -> None:
     assert between[0] == pytest.approx(between[1], abs=0.03)
 
 
-@pytest.mark.parametrize("name", ["brac-p", pytest.param("brac-v", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["brac-p", "brac-v"])
 def test_learns_the_small_problem(name: str) -> None:
     """With alpha 0.03: what an action changes is a few tenths here, where it is tens in the published tasks."""
     fields = {

@@ -110,6 +110,7 @@ def test_dual_variables_move_towards_their_constraints(state: cql.State) -> None
     assert (float(free.temperature.value) > 1) == (float(metrics["entropy"]) < -2)
 
 
+@pytest.mark.slow
 def test_learns_the_small_problem() -> None:
     """With a penalty of 1: values here differ by less than 1, and a weight of 5 leaves only the penalty."""
     fields = {"alpha": 1.0, "critic_learning_rate": 2e-3, "policy_learning_rate": 1e-3}

@@ -91,6 +91,7 @@ def test_actor_loss_and_gradient_which_passes_through_log_mu(state: fisher_brc.S
     harness.assert_loss(loss, expected, state.policy.model)
 
 
+@pytest.mark.slow
 def test_learns_the_small_problem() -> None:
     """Without the bonus of 5, which is ten times a step's reward here and takes a critic long to learn."""
     fields = {
