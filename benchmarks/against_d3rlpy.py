@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import sbac
-from sbac.algorithms import cql, find, iql, td3_bc
+from sbac.algorithms import cql, evaluation, find, iql, td3_bc
 from sbac.algorithms.base import Batch, Rows, Spec
 from sbac.nn import MLP, Critic, DeterministicPolicy, GaussianPolicy, Trained
 from sbac.policy import Policy
@@ -115,7 +115,7 @@ def compare_td3_bc(peer: str, batch: Batch) -> tuple[Arrays, Arrays]:
     theirs = ask(peer, "losses", "td3-bc", SETTINGS, {**weights, **noise, **named_batch(batch)})
     live = batch.terminals == 0
     target = td3_bc.critic_target(config, state, batch, key)
-    critic_loss, critic_slope = gradient(lambda q: td3_bc.critic_loss(q, batch, target)[0], critic)
+    critic_loss, critic_slope = gradient(lambda q: evaluation.td_loss(q, batch, target)[0], critic)
     policy_loss, policy_slope = gradient(lambda p: td3_bc.policy_loss(config, p, critic, batch)[0], policies[0])
     theirs["target"] = np.where(live, batch.rewards + config.discount * theirs["target"], batch.rewards)
     slopes = {**flat("critic", critic_slope.nets), **flat("policy", policy_slope.net)}

@@ -67,4 +67,6 @@ def test_numpy_policy_is_the_same_distribution() -> None:
     assert log_std.min() >= LOG_STD_MIN and log_std.max() <= LOG_STD_MAX
     np.testing.assert_allclose(log_std, policy(jnp.asarray(s)).log_std, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(formula.mode(arrays, s), policy(jnp.asarray(s)).mode(), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(formula.log_prob(arrays, s, a), policy(jnp.asarray(s)).log_prob(a), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        formula.log_prob(arrays, s, a), policy(jnp.asarray(s)).log_prob(jnp.asarray(a)), rtol=1e-4, atol=1e-4
+    )
