@@ -12,18 +12,16 @@ import argparse
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from sbac.environments.lanes import make
 from sbac.making.ladder import read_ladders, shipped
-from sbac.making.making import Part
-from sbac.making.shards import Pool, Shard
+from sbac.making.making import TierData
+from sbac.making.shards import Shard, ShardPool
 
 QUIET = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -46,7 +44,7 @@ def main() -> None:
     for body in options.bodies:
         env_id = read_ladders(shipped(body))[0].environment
         for tier in options.tiers:
-            shards = Part(body, tier, options.size, 0).shards()[: options.workers]
+            shards = TierData(body, tier, options.size, 0).shards()[: options.workers]
             rates = np.array([(*gymnasium_rates(env_id, shards), *making_rates(shards)) for _ in range(options.rounds)])
             wall, own, our_wall, our_own = np.median(rates, axis=0)
             ratio, own_ratio = np.median(rates[:, 2:] / rates[:, :2], axis=0)
@@ -95,7 +93,7 @@ def step_gymnasium(env_id: str, steps: int) -> None:
 
 def making_rates(shards: Sequence[Shard]) -> tuple[float, float]:
     """Rows a second that are asked for (what overshoots is not counted), and rows a processor second."""
-    with tempfile.TemporaryDirectory() as scratch, Pool(len(shards), Path(scratch), lambda steps: None) as pool:
+    with ShardPool(len(shards)) as pool:
         for answer in [pool.submit(replace(shard, stages=[(None, 5)], whole=False)) for shard in shards]:
             answer.result()  # the processes are up
         began = time.perf_counter()

@@ -16,6 +16,7 @@ import numpy as np
 
 import sbac
 from sbac.nn import Precision
+from sbac.report.summary import last_evaluations
 
 
 def measure(task: str, name: str, told: argparse.Namespace) -> dict[str, Any]:
@@ -30,9 +31,8 @@ def measure(task: str, name: str, told: argparse.Namespace) -> dict[str, Any]:
         episodes=told.episodes,
         evaluate_every=told.steps,
     )
-    last = run.evaluations[-1]["phase"], run.evaluations[-1]["step"]
-    rows = [row for row in run.evaluations if (row["phase"], row["step"]) == last]
-    scores = {row["seed"]: [round(score, 2) for score in row["scores"]] for row in rows}
+    last = last_evaluations(run.evaluation_rows)
+    scores = {row.seed: [round(score, 2) for score in row.episodes.scores or []] for row in last}
     about = {"algorithm": told.algorithm, "preset": told.preset, "steps": told.steps}
     return {"task": task, "precision": name, **about, "seconds": round(time.monotonic() - began), "scores": scores}
 

@@ -5,13 +5,14 @@ is the preset's; the second one shows what a larger weight on the behaviour does
 """
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 import sbac
 from sbac.report.curves import learning_curves
-from sbac.report.summary import last_evaluations, measured, render, summarise
+from sbac.report.summary import SettingSummary, last_evaluations, render, scores_or_returns, summarise_settings
 
 HEADLINE, LARGER = 2.0, 8.0
 
@@ -35,15 +36,19 @@ def main() -> None:
         overwrite=True,
     )
 
-    clones = [{**row, "algorithm": "bc (phase estimate)"} for row in last_evaluations(run.evaluations, "estimate")]
-    policies = last_evaluations(run.evaluations, "improve")
+    clones = last_evaluations(run.evaluation_rows, "estimate")
+    policies = last_evaluations(run.evaluation_rows, "improve")
+    named = [replace(clone, algorithm="bc (phase estimate)") for clone in clones]
     scores = sbac.data.normalised_score(data.task, data.returns)
-    logged = {"name": "the data", "seeds": 0, "episodes": len(scores), "mean": scores.mean(), "std": None}
-    logged |= {"worst": scores.min(), "unit": "score"}
-    print(render([logged, *summarise([*clones, *policies])]))
+    logged = SettingSummary("the data", None, len(scores), scores.mean(), None, scores.min())
+    print(render([logged, *summarise_settings([*named, *policies])]))
 
-    of_clone = {row["seed"]: np.mean(measured(row)) for row in clones}
-    gains = [np.mean(measured(row)) - of_clone[row["seed"]] for row in policies if row["alpha"] == HEADLINE]
+    of_clone = {clone.seed: np.mean(scores_or_returns(clone.episodes)) for clone in clones}
+    gains = [
+        np.mean(scores_or_returns(policy.episodes)) - of_clone[policy.seed]
+        for policy in policies
+        if policy.setting["alpha"] == HEADLINE
+    ]
     error = np.std(gains, ddof=1) / np.sqrt(len(gains))
     print(f"SBAC (alpha {HEADLINE:g}) minus BC, paired by seed: {np.mean(gains):+.1f}, standard error {error:.1f}")
 

@@ -13,9 +13,12 @@ import argparse
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from sbac.runs import EvaluationRow
 
 ALPHAS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 2.0, 5.0]
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -49,6 +52,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], str]] = {
 def train(arguments: argparse.Namespace) -> None:
     import sbac
     from sbac.making.making import make_dataset
+    from sbac.report.summary import last_evaluations
+    from sbac.runs import metric_json
 
     out = Path(arguments.out)
     scratch = Path(arguments.scratch)
@@ -80,24 +85,26 @@ def train(arguments: argparse.Namespace) -> None:
                 **(SETTINGS.get(arguments.preset, {}) | support | changes),
             )
             first = first or folder
-            rows = [_compact(row, variant) for row in run.evaluations]
+            rows = [_compact(row, variant) for row in run.evaluation_rows]
             rows += [
-                {"variant": variant, "metrics": {k: v for k, v in row.items() if v is not None}}
-                for row in run.metrics
-                if row["phase"] == "improve" and row["step"] == arguments.steps
+                {"variant": variant, "metrics": {k: v for k, v in metric_json(row).items() if v is not None}}
+                for row in run.metric_rows
+                if row.place.phase == "improve" and row.place.step == arguments.steps
             ]
             with open(out / f"{task}.jsonl", "a") as f:
                 f.writelines(json.dumps(row) + "\n" for row in rows)
             taken = time.monotonic() - began
-            last = [np.mean(row["scores"]) for row in rows if row.get("step") == arguments.steps and row["alpha"]]
+            last = [np.mean(row.episodes.scores or []) for row in last_evaluations(run.evaluation_rows, "improve")]
             print(
                 f"  {variant}: {len(run.policies)} policies, {taken:.0f} s, mean score {np.mean(last):.1f}", flush=True
             )
 
 
-def _compact(row: dict[str, Any], variant: str) -> dict[str, Any]:
-    kept = {k: row[k] for k in ("algorithm", "seed", "alpha", "phase", "step", "versions")}
-    return kept | {"variant": variant, "scores": [round(s, 2) for s in row["scores"]]}
+def _compact(row: "EvaluationRow", variant: str) -> dict[str, Any]:
+    place, episodes = row.place, row.episodes
+    about = {"algorithm": place.algorithm, "seed": place.seed, "alpha": place.setting.get("alpha")}
+    about |= {"phase": place.phase, "step": place.step, "versions": episodes.versions}
+    return about | {"variant": variant, "scores": [round(s, 2) for s in episodes.scores or []]}
 
 
 def table(folder: Path) -> dict[str, dict[str, dict[float, dict[int, list[float]]]]]:

@@ -7,12 +7,13 @@ python studies/ladders.py demo                                                  
 """
 
 import argparse
+import functools
 import io
 import multiprocessing
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,12 +22,13 @@ import numpy as np
 
 from sbac.data.dataset import Dataset
 from sbac.data.loading import embedded_file
-from sbac.environments.lanes import returns, sampled_returns
+from sbac.environments.lanes import Act, Lanes, acting, lane_seeds, open_lanes
+from sbac.evaluation.rollout import rollout_lanes
 from sbac.files import write_atomic
 from sbac.making.ladder import Ladder, Rung, read_ladders, shipped, write_ladders
 from sbac.making.making import REPLAY_SIZES
 from sbac.making.shards import Shard, make_shard
-from sbac.policy import Floats
+from sbac.policy import FORMULAS, Floats
 
 if TYPE_CHECKING:
     from sbac.training.online.learner import Learner
@@ -108,8 +110,9 @@ def train(options: argparse.Namespace) -> None:
     import jax
 
     from sbac.algorithms.sac import SAC, SACConfig
-    from sbac.training.online.learner import Learner, OnlineRun, Rounds
-    from sbac.training.online.train import Collectors, rounds
+    from sbac.training.online.collector import Collectors
+    from sbac.training.online.learner import Learner, OnlineRun, Schedule
+    from sbac.training.online.train import rounds
 
     jax.config.update("jax_compilation_cache_dir", str(options.state.absolute().parent / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 1.0)
@@ -120,7 +123,7 @@ def train(options: argparse.Namespace) -> None:
         for seed in range(options.seeds)
     ]
     resumed = (options.state / "ladders.safetensors").exists()
-    learner = Learner(SAC, runs, Rounds(options.instances, options.round, options.capacity, options.unroll))
+    learner = Learner(SAC, runs, Schedule(options.instances, options.round, options.capacity, options.unroll))
     ladders = [Ladder(r.environment, "tanh-gaussian", [], about(r.seed)) for r in runs]
     evaluators = Evaluators(options.evaluators, options.episodes)
     if resumed:
@@ -173,6 +176,27 @@ def train(options: argparse.Namespace) -> None:
         print(f"{seconds():4.0f} s  written", flush=True)
     finally:
         evaluators.close()
+
+
+@functools.cache
+def reused_lanes(env_id: str, count: int) -> Lanes:
+    """Lanes that a process opens once."""
+    return open_lanes(env_id, count, 0)
+
+
+def returns(env_id: str, kind: str, arrays: Mapping[str, Floats], episodes: int, seed: int) -> tuple[Floats, Floats]:
+    """Returns of whole episodes with the policy's mode, and with its samples."""
+    mode = returns_of(env_id, functools.partial(FORMULAS[kind].mode, arrays), episodes, seed)
+    return mode, sampled_returns(env_id, kind, arrays, episodes, seed)
+
+
+def sampled_returns(env_id: str, kind: str, arrays: Mapping[str, Floats], episodes: int, seed: int) -> Floats:
+    """Returns of whole episodes with the policy's samples."""
+    return returns_of(env_id, acting(kind, arrays, np.random.default_rng(seed)), episodes, seed)
+
+
+def returns_of(env_id: str, act: Act, episodes: int, seed: int) -> Floats:
+    return rollout_lanes(reused_lanes(env_id, episodes), act, lane_seeds(seed, episodes))[0]
 
 
 class Evaluators:

@@ -129,6 +129,13 @@ def declared(source: str) -> None:
         ("@config\nclass A(Config):\n    x: float = per_run(2.0, 'X.', at_most=1)", "A.x: its default is not one"),
         ("@config\nclass A(Config):\n    x: float = per_run(1.0, 'X.', group='stuff')", "A.x: group 'stuff'"),
         ("@config\nclass A(Config):\n    batch_size: int = 0", "A.batch_size: its default is not one"),
+        ("@config\nclass A(Config):\n    batch_size = 3", "A.batch_size: another default needs the annotation again"),
+        (
+            "@config\nclass A(Options):\n    x: float = per_run(1.0, 'X.')\n"
+            "@config\nclass B(Config):\n    a: A = nested(A(), prefix='a_', group='data')\n"
+            "    a_x: float = per_run(1.0, 'X.')",
+            "B: a field has the flat name of another",
+        ),
     ],
 )
 def test_a_field_that_does_not_say_what_it_is_is_refused_where_it_stands(source: str, message: str) -> None:

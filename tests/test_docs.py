@@ -9,7 +9,8 @@ import pytest
 from sbac import cli
 from sbac.results.cells import read_cells
 from sbac.results.series import collect
-from sbac.results.tables import number, score_tables
+from sbac.results.tables import score_tables
+from sbac.text import number
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results.md"
@@ -45,7 +46,7 @@ def test_the_benches_of_the_results_make_all_of_them() -> None:
         methods = words[words.index("--algorithms") + 1 : words.index("--seeds")]
         steps = int(words[words.index("--steps") + 1])
         named |= {(task, method.split("@")[0], steps) for task in tasks for method in methods}
-    found = {(r["data"]["name"], r["algorithm"], r["length"][0]) for r in read_cells(ROOT / "results")}
+    found = {(r.data.name, r.algorithm, (r.length or [0])[0]) for r in read_cells(ROOT / "results")}
     online = {"Hopper-v4": "hopper-medium-made", "Walker2d-v4": "walker2d-medium-made"}
     online |= {"HalfCheetah-v4": "halfcheetah-medium-made"}
     assert named == {(online.get(data, data), method, steps) for data, method, steps in found}

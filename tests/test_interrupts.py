@@ -19,7 +19,7 @@ import sbac
 from sbac import cli, interrupts
 from sbac.bench import runner
 from sbac.evaluation.worker import Pool
-from sbac.training.launch import Part
+from sbac.training.writer import Writer
 
 TRAIN = ["train", "hopper-demo", "--algorithm", "bc", "--steps", "500", "--hidden", "8", "--checkpoint-seconds", "0"]
 SAC = ["train", "Pendulum-v1", "--algorithm", "sac", "--steps", "100", "--hidden", "8", "--no-evaluate"]
@@ -30,18 +30,18 @@ STEP = 40
 SWALLOWED = f"""
     import signal, sys
     from sbac import cli
-    from sbac.training.launch import Part
+    from sbac.training.writer import Writer
 
     class Dies:
         def __del__(self):
             signal.raise_signal(signal.SIGINT)
 
-    log = Part.log
+    log = Writer.log
     def log_and_press(self, phase, step, metrics):
         log(self, phase, step, metrics)
         if step == {STEP}:
             Dies()
-    Part.log = log_and_press
+    Writer.log = log_and_press
     sys.exit(cli.main(sys.argv[1:]))
 """
 
@@ -92,7 +92,7 @@ def test_swallowed_in_training_it_stops_at_the_next_log(tmp_path: Path) -> None:
 def test_swallowed_before_the_last_evaluations_it_does_not_wait_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    swallow_before(monkeypatch, Part, "finish")
+    swallow_before(monkeypatch, Writer, "finish")
     arguments = [*TRAIN, "--episodes", "1", "--workers", "1", "--out", str(tmp_path / "run")]
     assert cli.main(arguments) == 130
     monkeypatch.undo()
@@ -208,7 +208,7 @@ def test_nobody_waits_for_an_answer_that_will_not_come(run: Path) -> None:
     (policy,) = (run / "policies").iterdir()
     with pytest.raises(KeyboardInterrupt), Pool(1) as pool:
         begun, queued = [pool.submit(policy, "Pendulum-v1", 100_000, 0) for _ in range(2)]
-        while not pool._processes:
+        while not pool.started:
             time.sleep(0.01)
         raise KeyboardInterrupt
     assert isinstance(begun.exception(5), RuntimeError) and queued.cancelled()
@@ -232,7 +232,7 @@ SPAWNING = """
 def test_what_a_worker_has_started_goes_with_it(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An import or an environment may start a process, whose last words would follow ours."""
     (tmp_path / "spawning.py").write_text(textwrap.dedent(SPAWNING))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("SPAWNED", str(tmp_path / "pid"))
     (policy,) = (run / "policies").iterdir()
     with pytest.raises(KeyboardInterrupt), Pool(1) as pool:
@@ -262,7 +262,7 @@ def test_a_lock_that_an_interrupt_left_closed_does_not_hold_up_the_end(
     def work() -> None:
         with contextlib.suppress(KeyboardInterrupt), Pool(1, 1) as pool:
             answer = pool.submit(policy, "Pendulum-v1", 1000, 0)
-            while not pool._processes:  # until a worker has it
+            while not pool.started:  # until a worker has it
                 time.sleep(0.01)
             with monkeypatch.context() as patch:
                 patch.setattr(threading.Condition, "__enter__", enter_interrupted)

@@ -12,6 +12,7 @@ from sbac import interrupts
 from sbac.errors import UserError, positive
 
 if TYPE_CHECKING:
+    from sbac.bench.plan import Cell
     from sbac.runs import Run
 
 
@@ -223,13 +224,13 @@ def _method_options(args: argparse.Namespace) -> int:
 
 
 def _show(run: "Run", out: str) -> int:
-    from sbac.report.summary import last_evaluations, render, source, summarise
+    from sbac.report.summary import last_evaluations, render, source, summarise_settings
 
-    print(source(run.config))
-    if run.config["evaluation"]["environment"] is None:
+    print(source(run.record))
+    if run.record.evaluation.environment is None:
         print("not evaluated (--env names an environment to do it in)")
     else:
-        print(render(summarise(last_evaluations(run.evaluations))))
+        print(render(summarise_settings(last_evaluations(run.evaluation_rows))))
     count = len(run.policies)
     print(f"{count} {'policy' if count == 1 else 'policies'} in {out}/policies")
     if run.diverged:
@@ -299,18 +300,18 @@ def _evaluate(args: argparse.Namespace) -> int:
     import json
     from pathlib import Path
 
-    from sbac.evaluation.evaluate_run import evaluate_policies
+    from sbac.evaluation.evaluate_run import evaluate_policies, policy_episodes_json
     from sbac.files import finite
-    from sbac.report.summary import render, source, summarise
-    from sbac.runs import read_config
+    from sbac.report.summary import render, source, summarise_settings
+    from sbac.runs import read_record
 
     rows = evaluate_policies(Path(args.target), args.env, args.episodes, args.seed)
     if args.json:
-        print("\n".join(json.dumps(finite(row)) for row in rows))
+        print("\n".join(json.dumps(finite(policy_episodes_json(row))) for row in rows))
         return 0
     if Path(args.target).is_dir():
-        print(source(read_config(Path(args.target))))
-    print(render(summarise(rows)))
+        print(source(read_record(Path(args.target))))
+    print(render(summarise_settings(rows)))
     return 0
 
 
@@ -436,9 +437,10 @@ def _bench(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sbac.bench.final import evaluate_trained
-    from sbac.bench.plan import Protocol, parse_grids, plan
+    from sbac.bench.plan import parse_grids, plan
     from sbac.bench.runner import Bench
     from sbac.results.cells import is_results, merge
+    from sbac.results.protocol import Protocol
 
     results = Path(args.out)
     if args.merge:
@@ -465,14 +467,15 @@ def _bench(args: argparse.Namespace) -> int:
     if not args.status:
         args.interrupted = "the same command continues"
         bench.run(evaluate=not args.train_only)
-    print(bench.view())
-    if bench.failures:
-        reason = next(iter(bench.failures.values()))
-        raise UserError(f"{len(bench.failures)} of {len(bench.cells)} cells cannot be run; the first: {reason}")
+    print(bench.status.view())
+    failures = list(bench.status.failures.values())
+    if failures:
+        raise UserError(f"{len(failures)} of {len(bench.cells)} cells cannot be run; the first: {failures[0]}")
     return 0
 
 
-def _part(cells: Sequence[Any], part: str | None) -> Sequence[Any]:
+def _part(cells: "Sequence[Cell]", part: str | None) -> "Sequence[Cell]":
+    """The cells that `--part I/N` names."""
     if part is None:
         return cells
     first, _, count = part.partition("/")
@@ -507,12 +510,13 @@ def _report(args: argparse.Namespace) -> int:
     from sbac.report.inputs import read_inputs, render_strips
     from sbac.report.markdown import write_tables
     from sbac.report.page import build_page
+    from sbac.text import counted
 
     inputs = read_inputs(map(Path, args.targets))
     records = [record for record, _ in inputs]
     if args.markdown:
         write_tables(Path(args.markdown), records)
-        print(f"tables of {len(records)} cell{'' if len(records) == 1 else 's'} in {args.markdown}")
+        print(f"tables of {counted(len(records), 'cell')} in {args.markdown}")
     if args.out or not args.markdown:
         out = Path(args.out or "report.html")
         strips = render_strips(inputs) if args.render else []

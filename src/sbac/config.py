@@ -154,7 +154,11 @@ def config(cls: type[Class]) -> type[Class]:
     A field that does not say what it is, or whose annotation is a string, is refused here.
     """
     inherited = {f.name: f for f in dataclasses.fields(cls)}
-    for name, annotation in inspect.get_annotations(cls).items():
+    annotations = inspect.get_annotations(cls)
+    for name in inherited:
+        if name in cls.__dict__ and name not in annotations:
+            raise TypeError(f"{cls.__name__}.{name}: another default needs the annotation again")
+    for name, annotation in annotations.items():
         where = f"{cls.__name__}.{name}"
         if isinstance(annotation, str):
             raise TypeError(f"{where}: its annotation is a string; remove `from __future__ import annotations`")
@@ -166,6 +170,7 @@ def config(cls: type[Class]) -> type[Class]:
     made = dataclass(frozen=True, kw_only=True)(cls)
     for f in dataclasses.fields(made):
         _check(made, f)
+    fields_of(made)  # names that occur twice are refused
     fields = dataclasses.fields(made)
     leaves = [f.name for f in fields if _spec(f).per_run or _spec(f).prefix is not None]
     return jax.tree_util.register_dataclass(
@@ -299,19 +304,22 @@ def _plain(value: Any) -> str:
 @functools.cache
 def fields_of(config: type[Options]) -> Mapping[str, Field]:
     """The fields of a config class by their flat names, in order."""
-    found: dict[str, Field] = {}
+    found: list[Field] = []
     for f in dataclasses.fields(config):
         spec = _spec(f)
         if spec.prefix is None:
-            found[f.name] = Field(f.name, (f.name,), f.type, _default(f), spec)
+            found.append(Field(f.name, (f.name,), f.type, _default(f), spec))
             continue
         nest: Options = _default(f)
         defaults = values_of(nest)
         for inner in fields_of(type(nest)).values():
-            name = spec.prefix + inner.name
+            name, path = spec.prefix + inner.name, (f.name, *inner.path)
             grouped = dataclasses.replace(inner.spec, group=spec.group)
-            found[name] = Field(name, (f.name, *inner.path), inner.annotation, defaults[inner.name], grouped)
-    return found
+            found.append(Field(name, path, inner.annotation, defaults[inner.name], grouped))
+    by_name = {field.name: field for field in found}
+    if len(by_name) < len(found):
+        raise TypeError(f"{config.__name__}: a field has the flat name of another: {[field.name for field in found]}")
+    return by_name
 
 
 def values_of(config: Options) -> dict[str, Value]:

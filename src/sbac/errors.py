@@ -1,4 +1,4 @@
-"""The one error a user is meant to see: a single clear line, and exit code 2 on the command line."""
+"""The error for bad input: one line, and exit code 2 on the command line."""
 
 import difflib
 from collections.abc import Iterable
@@ -9,11 +9,11 @@ class UserError(ValueError):
 
 
 class InUseError(UserError):
-    """A folder that another process writes at this moment."""
+    """A folder that another process is writing."""
 
 
 def positive(what: str, value: int | None) -> None:
-    """Refuses a count below 1; None, where it stands for a default, passes."""
+    """Refuses a count below 1; None, which stands for a default, passes."""
     if value is not None and value < 1:
         raise UserError(f"{what} {value}: expected at least 1")
 

@@ -1,46 +1,59 @@
-"""Files that are whole or absent: everything this package writes goes through here."""
+"""Files that are whole or absent: JSON, JSON lines and safetensors. Every file of the package is written here."""
 
 import contextlib
 import json
 import math
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sbac.errors import UserError
+from sbac.records import Json
+
+Arrays = dict[str, NDArray[Any]]
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Writes beside, flushes to the disk, renames over: a reader sees the old file or the new one."""
+def write_atomic(path: Path, data: bytes | Callable[[IO[bytes]], object]) -> None:
+    """Writes a temporary file, flushes it to the disk and renames it: a reader sees the old file or the new one.
+
+    `data` are the bytes, or a function that writes them to the open file.
+    """
     temporary = path.with_name(path.name + ".tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as f:
-            f.write(data)
-            f.flush()
-            os.fsync(f.fileno())
+        with open(temporary, "wb") as file:
+            if callable(data):
+                data(file)
+            else:
+                file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror or error})") from None
+    finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise UserError(f"{path}: cannot be written ({error.strerror or error})") from None
 
 
 def write_json(path: Path, value: Any) -> None:
     write_atomic(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
 
 
-def finite(value: Any) -> Any:
-    """A value with null for every number that is not finite: JSON has no other word for it."""
+def finite(value: Json) -> Json:
+    """A JSON value with null in place of every number that is not finite, which JSON cannot express."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, str):
+        return value
     if isinstance(value, Mapping):
-        return {key: finite(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
-    return [finite(item) for item in value] if isinstance(value, list | tuple) else value  # pyright: ignore[reportUnknownVariableType]
+        return {key: finite(item) for key, item in value.items()}
+    return [finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def read_json(path: Path) -> Any:
@@ -69,12 +82,12 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
         try:
-            row = json.loads(line)
+            row: Json = json.loads(line)
         except ValueError:
             row = None
         if not isinstance(row, dict):
             raise UserError(f"{path}: line {number} is damaged; expected one JSON object a line")
-        rows.append(row)  # pyright: ignore[reportUnknownArgumentType]
+        rows.append(row)
     return rows
 
 
@@ -90,22 +103,56 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
-    """A safetensors file with a JSON header, written atomically."""
+def pack_arrays(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, str] | None = None) -> bytes:
+    """Arrays as the bytes of a safetensors file."""
     from safetensors.numpy import save
 
-    # 0-d arrays must be kept contiguous without being promoted to 1-d.
-    write_atomic(path, save({k: np.array(v, order="C") for k, v in arrays.items()}, {"meta": json.dumps(meta)}))
+    # ascontiguousarray would turn 0-d arrays into 1-d ones.
+    return save({name: np.array(array, order="C", copy=None) for name, array in arrays.items()}, _optional(header))
 
 
-def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def unpack_arrays(data: bytes) -> Arrays:
+    """Arrays from the bytes of a safetensors file."""
+    from safetensors.numpy import load
+
+    return load(data)
+
+
+def _optional(header: Mapping[str, str] | None) -> dict[str, str] | None:
+    return None if header is None else dict(header)
+
+
+def write_safetensors(path: Path, arrays: Mapping[str, NDArray[Any]], header: Mapping[str, str]) -> None:
+    """Writes a safetensors file. Equal arrays with a header of one entry make equal files."""
+    write_atomic(path, pack_arrays(arrays, header))
+
+
+def read_safetensors(path: Path, expected: str) -> tuple[Arrays, dict[str, str]]:
+    """The arrays and the header of a safetensors file; `expected`, such as "policy file", stands in the errors."""
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(str(path), framework="numpy") as f:  # pyright: ignore[reportUnknownVariableType]
-            header: dict[str, str] = f.metadata() or {}
-            return {k: f.get_tensor(k) for k in f.keys()}, json.loads(header.get("meta", "{}"))  # noqa: SIM118
+        with safe_open(str(path), framework="numpy") as file:  # pyright: ignore[reportUnknownVariableType]
+            return _read_opened(file)
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(f"{path}: no such {expected}") from None
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path}: not a {expected} ({error})") from None
+
+
+def _read_opened(file: Any) -> tuple[Arrays, dict[str, str]]:
+    return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118 (no mapping)
+
+
+def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
+    """Writes a checkpoint: arrays, and what is known of them as JSON."""
+    write_safetensors(path, arrays, {"meta": json.dumps(meta)})
+
+
+def load_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
+    """Reads a checkpoint."""
+    arrays, header = read_safetensors(path, "checkpoint")
+    try:
+        return arrays, json.loads(header.get("meta", "{}"))
+    except ValueError as error:
         raise UserError(f"{path}: not a checkpoint ({error})") from None

@@ -1,4 +1,4 @@
-"""Ctrl-C on the command line: one that was lost where it was raised is raised again at the next check.
+"""Ctrl-C on the command line: where it was raised and lost, `check` raises it again.
 
 Python raises KeyboardInterrupt wherever the main thread happens to be. In a callback of the garbage collector (JAX has
 one) or in a `__del__` it is printed as "Exception ignored in ..." and gone, and a long command would go on.
@@ -15,9 +15,9 @@ _pressed = False
 
 @contextmanager
 def remembered() -> Generator[None, None, None]:
-    """Until its end Ctrl-C is raised as ever, and kept in mind for `check`.
+    """Inside this block Ctrl-C is raised as usual, and also recorded for `check`.
 
-    Whoever ignores interrupts, as `nohup` may, or has a handler of their own, keeps it; so does any other thread.
+    Nothing changes where interrupts are ignored (as `nohup` may do) or have another handler, nor in other threads.
     """
     global _pressed
     here = threading.current_thread() is threading.main_thread()
@@ -33,7 +33,7 @@ def remembered() -> Generator[None, None, None]:
 
 
 def check() -> None:
-    """Raises KeyboardInterrupt if Ctrl-C was pressed: who still comes here has not heard of it."""
+    """Raises KeyboardInterrupt if Ctrl-C was pressed and the exception was lost."""
     if _pressed:
         raise KeyboardInterrupt
 

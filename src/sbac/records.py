@@ -1,14 +1,28 @@
 """Records: dataclasses that JSON files are read into, checked once, with one kind of error.
 
 `parse` reads a JSON value into a dataclass by its annotations; `as_json` writes it back. A value of the wrong type, or
-a missing field without a default, is a `UserError` that names the place. Fields that a record does not know are
-ignored, so that files of later versions with the same format number load.
+a missing field without a default, is a `UserError` that names the file and the field. Fields that a record does not
+know are ignored, so that files of later versions with the same format number load; a field declared with `rest` takes
+them instead.
 """
 
 import dataclasses
+import functools
 import types
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    Protocol,
+    TypeGuard,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 from sbac.errors import UserError
 
@@ -16,67 +30,138 @@ Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 Setting = None | bool | int | float | str | Sequence["Setting"]
 """The value of a config field in a file."""
 Settings = Mapping[str, Setting]
-Record = TypeVar("Record")
+
+
+class Dataclass(Protocol):
+    """An instance of any dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+Record = TypeVar("Record", bound=Dataclass)
+Annotation = Any
+"""What stands behind the colon of a field: a class, or a form of `typing`."""
+
+EXPECTED = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+
+
+def rest() -> Any:
+    """A field, of type `Settings`, for all that a JSON object has beside the record's other fields."""
+    return dataclasses.field(metadata={"rest": True})
 
 
 def parse(record: type[Record], value: object, where: str) -> Record:
     """The dataclass `record` from a JSON object; `where` names the file, and the line where there is one."""
-    if not isinstance(value, Mapping):
-        raise UserError(f"{where}: expected a JSON object, got {_short(value)}")
-    hints = get_type_hints(record)
+    return _record(record, value, where, "")
+
+
+@overload
+def as_json(value: Dataclass) -> dict[str, Json]: ...
+@overload
+def as_json(value: object) -> Json: ...
+def as_json(value: object) -> Json:
+    """A record as JSON; fields that are None and None by default are left out."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        written: dict[str, Json] = {}
+        for field in dataclasses.fields(value):
+            entry = as_json(getattr(value, field.name))
+            if field.metadata.get("rest") and isinstance(entry, Mapping):
+                written |= entry
+            elif entry is not None or field.default is not None:
+                written[field.name] = entry
+        return written
+    if is_object(value):
+        return {key: as_json(entry) for key, entry in value.items()}
+    if is_list(value):
+        return [as_json(entry) for entry in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"{type(value).__name__}: expected a value that JSON has")
+
+
+def is_object(value: object) -> TypeGuard[Mapping[str, object]]:
+    """Whether a value read from JSON is an object."""
+    return isinstance(value, Mapping)
+
+
+def is_list(value: object) -> TypeGuard[Sequence[object]]:
+    """Whether a value read from JSON is a list."""
+    return isinstance(value, list | tuple)
+
+
+def _is_record(kind: Annotation) -> TypeGuard[type[Dataclass]]:
+    return isinstance(kind, type) and dataclasses.is_dataclass(kind)
+
+
+@functools.cache
+def _annotations(record: type[Dataclass]) -> dict[str, Annotation]:
+    return get_type_hints(record, localns={"Json": Json, "Setting": Setting})
+
+
+def _record(record: type[Record], value: object, where: str, path: str) -> Record:
+    if not is_object(value):
+        raise _unexpected(value, "an object", where, path)
+    annotations = _annotations(record)
+    fields = dataclasses.fields(record)
+    known = {field.name for field in fields}
     found: dict[str, Any] = {}
-    for field in dataclasses.fields(record):  # pyright: ignore[reportArgumentType]
-        if field.name in value:
-            found[field.name] = _parsed(hints[field.name], value[field.name], f"{where}: {field.name}")
+    for field in fields:
+        at = f"{path}.{field.name}" if path else field.name
+        if field.metadata.get("rest"):
+            others = {key: entry for key, entry in value.items() if key not in known}
+            found[field.name] = _parsed(annotations[field.name], others, where, path)
+        elif field.name in value:
+            found[field.name] = _parsed(annotations[field.name], value[field.name], where, at)
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise UserError(f"{where}: {field.name} is missing")
+            raise UserError(f"{where}: {at} is missing")
     return record(**found)
 
 
-def as_json(value: Any) -> Any:
-    """A record as JSON; fields that are None and None by default are left out."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: as_json(getattr(value, field.name))
-            for field in dataclasses.fields(value)
-            if not (field.default is None and getattr(value, field.name) is None)
-        }
-    if isinstance(value, Mapping):
-        return {key: as_json(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, list | tuple):
-        return [as_json(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    return value
-
-
-def _parsed(kind: Any, value: Any, where: str) -> Any:
+def _parsed(kind: Annotation, value: object, where: str, path: str) -> object:
     """`value` as the annotation `kind` has it."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any or kind is object:
         return value
     if origin in (Union, types.UnionType):
-        if value is None and type(None) in arguments:
-            return None
         wanted = [argument for argument in arguments if argument is not type(None)]
-        return _parsed(wanted[0], value, where) if len(wanted) == 1 else value  # a Setting: whatever JSON has
+        if len(wanted) > 1 or (value is None and len(wanted) < len(arguments)):
+            return value  # several kinds: a Setting, which is whatever JSON has
+        return _parsed(wanted[0], value, where, path)
     if origin is Literal:
         if value not in arguments:
-            raise UserError(f"{where}: {_short(value)}; expected one of {', '.join(map(str, arguments))}")
+            raise _unexpected(value, f"one of {', '.join(map(str, arguments))}", where, path)
         return value
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        return parse(kind, value, where)
-    if origin is not None and issubclass(origin, Mapping) and isinstance(value, Mapping):
-        item = arguments[1]
-        return {str(key): _parsed(item, entry, f"{where}.{key}") for key, entry in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if origin is not None and issubclass(origin, Sequence) and isinstance(value, list | tuple):
-        made = [_parsed(arguments[0], entry, f"{where}[{i}]") for i, entry in enumerate(value)]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        return tuple(made) if origin is tuple else made
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if _is_record(kind):
+        return _record(kind, value, where, path)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        if not is_object(value):
+            raise _unexpected(value, "an object", where, path)
+        prefix = f"{path}." if path else ""
+        return {key: _parsed(arguments[1], entry, where, f"{prefix}{key}") for key, entry in value.items()}
+    if isinstance(origin, type) and issubclass(origin, Sequence):
+        if not is_list(value):
+            raise _unexpected(value, "a list", where, path)
+        if set(map(type, value)) <= _plain(arguments[0]):  # most lists are long, and right
+            entries = list(value)
+        else:
+            entries = [_parsed(arguments[0], entry, where, f"{path}[{i}]") for i, entry in enumerate(value)]
+        return tuple(entries) if origin is tuple else entries
+    if kind is float and type(value) is int:
         return float(value)
-    if isinstance(kind, type) and isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
+    if kind in EXPECTED and isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
         return value
-    raise UserError(f"{where}: {_short(value)}; expected {getattr(origin or kind, '__name__', str(kind))}")
+    raise _unexpected(value, EXPECTED.get(kind, str(kind)), where, path)
 
 
-def _short(value: object) -> str:
+@functools.cache
+def _plain(kind: Annotation) -> frozenset[type]:
+    """The types of values that the annotation takes as they are."""
+    kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    plain = {entry for entry in kinds if entry in EXPECTED or entry is type(None)}
+    return frozenset(plain if len(plain) == len(kinds) <= 2 else ())
+
+
+def _unexpected(value: object, expected: str, where: str, path: str) -> UserError:
     text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+    shown = text if len(text) <= 40 else f"{text[:37]}..."
+    return UserError(f"{where}: {f'{path} is ' if path else ''}{shown}; expected {expected}")

@@ -1,14 +1,16 @@
 """A run's folder, read: its record, its metrics and evaluations, its policies."""
 
-from collections.abc import Collection, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from sbac import files
 from sbac.errors import UserError
 from sbac.policy import Policy
-from sbac.records import Setting, Settings, as_json, parse
+from sbac.records import Json, Setting, Settings, as_json, is_object, parse, rest
 
 FORMAT = 1
 
@@ -56,6 +58,16 @@ class Rounds:
 
 
 @dataclass(frozen=True)
+class CommonFields:
+    """The fields of a run's config that are read whatever its method is."""
+
+    seed: int
+    steps: list[int]
+    """Gradient steps of every phase."""
+    start_from_clone: bool = False
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """`config.json` of a run's folder: everything needed to run it again.
 
@@ -75,6 +87,11 @@ class RunRecord:
     environment: str | None = None
     task: str | None = None
     rounds: Rounds | None = None
+
+    @cached_property
+    def common(self) -> list[CommonFields]:
+        """Of every run, the fields that all methods have."""
+        return [parse(CommonFields, run, f"config.json: runs[{i}]") for i, run in enumerate(self.runs)]
 
 
 @dataclass(frozen=True)
@@ -101,6 +118,13 @@ class MetricRow:
 
 
 @dataclass(frozen=True)
+class Logged:
+    """The columns of a row of metrics.jsonl that are numbers."""
+
+    values: Mapping[str, float | None] = rest()
+
+
+@dataclass(frozen=True)
 class Episodes:
     """What a policy did in an environment; scores where the task has reference returns."""
 
@@ -109,6 +133,18 @@ class Episodes:
     lengths: list[int]
     scores: list[float] | None
     versions: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class PolicyRecord:
+    """Which run a policy comes from, as its file says."""
+
+    algorithm: str
+    seed: int
+    label: str
+    grid: list[str]
+    environment: str | None = None
+    task: str | None = None
 
 
 @dataclass(frozen=True)
@@ -128,17 +164,23 @@ def place_columns(place: Place) -> dict[str, Setting]:
     return {**about, "group": place.group, "phase": place.phase, "step": place.step}
 
 
-def metric_json(row: MetricRow) -> dict[str, Any]:
-    return place_columns(row.place) | dict(row.values)
+def metric_json(row: MetricRow) -> dict[str, Json]:
+    """The row as metrics.jsonl has it."""
+    return {**place_columns(row.place), **row.values}
 
 
-def evaluation_json(row: EvaluationRow) -> dict[str, Any]:
-    return place_columns(row.place) | as_json(row.episodes)
+def evaluation_json(row: EvaluationRow) -> dict[str, Json]:
+    """The row as evaluations.jsonl has it."""
+    return {**place_columns(row.place), **as_json(row.episodes)}
 
 
-def parse_place(row: Mapping[str, Any], fields: Collection[str], where: str) -> Place:
-    """`fields`: the config fields of the run; a column that is one of them is part of the setting."""
-    setting = {name: value for name, value in row.items() if name in fields and name not in PLACE}
+def parse_place(row: Mapping[str, object], fields: Collection[str], where: str) -> Place:
+    """Reads the columns that `place_columns` writes. `fields`: the names of the run's config.
+
+    The grid's fields stand before the phase; a metric may have the name of another field.
+    """
+    before = itertools.takewhile(lambda name: name != "phase", row)
+    setting = {name: row[name] for name in before if name in fields and name not in PLACE}
     return parse(Place, {name: row[name] for name in PLACE if name in row} | {"setting": setting}, where)
 
 
@@ -148,9 +190,9 @@ def read_metrics(path: Path, record: RunRecord) -> list[MetricRow]:
     rows: list[MetricRow] = []
     for number, row in enumerate(files.read_rows(path), 1):
         where = f"{path}: line {number}"
-        values = {name: value for name, value in row.items() if name not in fields and name not in PLACE}
-        checked = parse(MetricRow, {"place": row | {"setting": {}}, "values": values}, where).values
-        rows.append(MetricRow(parse_place(row, fields, where), checked))
+        place = parse_place(row, fields, where)
+        logged = {name: value for name, value in row.items() if name not in place.setting and name not in PLACE}
+        rows.append(MetricRow(place, parse(Logged, logged, where).values))
     return rows
 
 
@@ -162,6 +204,16 @@ def read_evaluations(path: Path, record: RunRecord) -> list[EvaluationRow]:
         where = f"{path}: line {number}"
         rows.append(EvaluationRow(parse_place(row, fields, where), parse(Episodes, row, where)))
     return rows
+
+
+def policy_record(policy: Policy) -> PolicyRecord:
+    return parse(PolicyRecord, policy.config, "the policy's config")
+
+
+def policy_setting(policy: Policy, grid: Iterable[str]) -> dict[str, Setting]:
+    """The policy's values of the fields `grid`, of those that it has."""
+    config: Settings = policy.config
+    return {name: config[name] for name in grid if config.get(name) is not None}
 
 
 def config_fields(record: RunRecord) -> set[str]:
@@ -207,7 +259,7 @@ class Run:
     @property
     def diverged(self) -> list[str]:
         """Labels of the policies that hold an infinity or a NaN: their training has diverged."""
-        return [policy.config["label"] for policy in self.policies if not policy.is_finite]
+        return [policy_record(policy).label for policy in self.policies if not policy.is_finite]
 
     @staticmethod
     def load(folder: str | Path) -> "Run":
@@ -216,7 +268,7 @@ class Run:
         record = read_record(path)
         policies = [Policy.load(p) for p in sorted((path / "policies").glob("*.safetensors"))]
         order = {label: i for i, label in enumerate(record.labels)}
-        policies.sort(key=lambda p: order.get(p.config["label"], len(order)))
+        policies.sort(key=lambda p: order.get(policy_record(p).label, len(order)))
         metrics = read_metrics(path / "metrics.jsonl", record)
         return Run(record, policies, metrics, read_evaluations(path / "evaluations.jsonl", record), path)
 
@@ -229,14 +281,11 @@ def read_record(path: Path) -> RunRecord:
         raise UserError(f"{path}: not a run's folder (it has no config.json)")
     where = path / "config.json"
     value = files.read_json(where)
-    if not isinstance(value, Mapping) or value.get("format") != FORMAT:  # pyright: ignore[reportUnknownMemberType]
+    if not is_object(value) or value.get("format") != FORMAT:
         raise UserError(f"{where}: not a run of this version of sbac (expected format {FORMAT})")
     record = parse(RunRecord, value, str(where))
+    for i, run in enumerate(record.runs):
+        parse(CommonFields, run, f"{where}: runs[{i}]")
     if not record.runs or len(record.labels) != len(record.runs):
         raise UserError(f"{where}: {len(record.labels)} labels for {len(record.runs)} runs; expected one for each")
     return record
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """The record as a dictionary. To be removed: read `read_record`'s fields instead."""
-    return as_json(read_record(path))

@@ -1,28 +1,237 @@
-"""Worker processes: fresh interpreters, so that a user's script needs no __main__ guard, asked through a pipe."""
+"""The pool of worker processes, and the loop that a worker runs.
+
+A worker is a fresh interpreter that runs a module (`python -m module`), so a user's script needs no __main__ guard. It
+reads requests from its input and writes messages to its output. A message is one line of JSON, followed by as many
+bytes of safetensors as the line announces. While a request is under way the worker may send any number of progress
+messages; it ends the request with an answer or an error.
+"""
 
 import contextlib
+import json
 import os
+import queue
 import signal
 import subprocess
 import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import IO, Any, Generic, Self, TypeVar
+
+from sbac.errors import UserError
+from sbac.files import Arrays, pack_arrays, unpack_arrays
+from sbac.records import Json
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+PATIENCE = 5.0
+"""The most seconds to wait for each thread of a pool that ends by an error."""
+
+Answer = TypeVar("Answer")
 
 
-def start(module: str) -> "subprocess.Popen[str]":
-    """Runs a module that reads requests from its input, with one thread; a Ctrl-C is not for it but for who asks."""
-    return subprocess.Popen(
-        [sys.executable, "-m", module],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **ONE_THREAD},
-        start_new_session=True,
-    )
+@dataclass(frozen=True)
+class Message:
+    """A request or an answer: JSON fields, and arrays."""
+
+    fields: Mapping[str, Any]
+    arrays: Arrays = field(default_factory=Arrays)
 
 
-def kill(process: "subprocess.Popen[str]") -> None:
-    """Ends a worker with all that it has started: environments and what they import may have processes of their own."""
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+Progress = Callable[[Json], None]
+
+
+@dataclass(frozen=True)
+class Request(Generic[Answer]):
+    """A request on its way to a worker, where its answer goes, and what is called with its progress."""
+
+    message: Message
+    answer: "Future[Answer]"
+    progress: Progress
+
+
+Requests = queue.SimpleQueue[Request[Answer] | None]
+"""The requests of a worker; None ends it. Not a Queue: Ctrl-C in the middle of its `put` leaves its lock closed, and
+closing the pool would wait for ever."""
+
+
+class WorkerPool(Generic[Answer]):
+    """Worker processes that run one module. A worker starts with its first request.
+
+    The requests are shared: each goes to the next free worker, and a worker that died is replaced for the requests
+    that follow. In a `pinned` pool every request names its worker. Such a worker keeps a state between requests, so
+    when it dies, all its later requests fail.
+    """
+
+    def __init__(self, module: str, count: int, read: Callable[[Message], Answer], pinned: bool = False) -> None:
+        """`read` turns a worker's answer into what the caller receives; it runs in a thread of the pool."""
+        self._module, self._read, self._pinned = module, read, pinned
+        self._abandoned = False
+        self._workers: set[Worker] = set()
+        shared: Requests[Answer] = queue.SimpleQueue()
+        self._queues: list[Requests[Answer]] = [queue.SimpleQueue() if pinned else shared for _ in range(count)]
+        self._threads = [threading.Thread(target=self._serve, args=(q,), daemon=True) for q in self._queues]
+        for thread in self._threads:
+            thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: object, *_: object) -> None:
+        """Waits for the requests that were made; after an error or Ctrl-C it cancels them and kills the workers."""
+        if error is None:
+            self.close()
+            return
+        self._abandoned = True
+        self._cancel()
+        for worker in list(self._workers):
+            worker.kill()
+        # Ctrl-C in the middle of a call to a future can leave its lock closed; the thread that answers it then hangs.
+        self.close(PATIENCE)
+        self._cancel()  # the requests that another thread has made in the meantime
+
+    def ask(self, message: Message, worker: int = 0, progress: Progress = lambda value: None) -> "Future[Answer]":
+        """Makes a request, in a pinned pool of this worker; `progress` is called in a thread of the pool."""
+        answer: Future[Answer] = Future()
+        if self._abandoned:
+            answer.cancel()
+        else:
+            self._queues[worker].put(Request(message, answer, progress))
+        return answer
+
+    @property
+    def started(self) -> int:
+        """How many worker processes have been started."""
+        return len(self._workers)
+
+    def close(self, patience: float | None = None) -> None:
+        """Ends the workers once all requests are answered; `patience`: the most seconds to wait for each of them."""
+        for requests in self._queues:
+            requests.put(None)
+        for thread in self._threads:
+            thread.join(patience)
+
+    def _cancel(self) -> None:
+        """Cancels the requests that no worker has begun, so that a thread that waits for an answer goes on."""
+        for requests in self._queues:
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    if (request := requests.get_nowait()) is not None:
+                        request.answer.cancel()
+
+    def _serve(self, requests: "Requests[Answer]") -> None:
+        """The thread of one worker."""
+        worker: Worker | None = None
+        while (request := requests.get()) is not None:
+            try:
+                if worker is not None and worker.has_died and not self._pinned:
+                    worker.close()
+                    worker = None
+                worker = worker or self._start()
+                request.answer.set_result(self._read(worker.ask(request.message, request.progress)))
+            except Exception as error:  # every error belongs to the caller that waits for the answer
+                request.answer.set_exception(error)
+        if worker is not None:
+            worker.close()
+
+    def _start(self) -> "Worker":
+        worker = Worker(self._module)
+        self._workers.add(worker)
+        if self._abandoned:
+            worker.kill()
+        return worker
+
+
+class Worker:
+    """One worker process: the only place where one is started, and where its death is noticed."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+        # A session of its own: Ctrl-C in the terminal reaches the parent alone, and `kill` ends the whole group.
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **ONE_THREAD},
+            start_new_session=True,
+        )
+
+    @property
+    def has_died(self) -> bool:
+        return self._process.poll() is not None
+
+    def ask(self, request: Message, progress: Progress) -> Message:
+        """Sends a request and waits for its answer. An error of the worker is raised here."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # the worker is dead, so its output is at its end
+            _write(self._process.stdin, {"request": request.fields}, request.arrays)
+        while (message := _read(self._process.stdout)) is not None:
+            if "progress" in message.fields:
+                progress(message.fields["progress"])
+            elif "refused" in message.fields:
+                raise UserError(message.fields["refused"])
+            elif "failed" in message.fields:
+                raise RuntimeError(f"{self._module}: {message.fields['failed']}")
+            else:
+                return Message(message.fields["answer"], message.arrays)
+        raise RuntimeError(f"a worker ({self._module}) ended with exit code {self._process.wait()}")
+
+    def kill(self) -> None:
+        """Kills the process and all that it has started: environments may have processes of their own."""
+        if not self.has_died:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Closes the pipes, which ends the process, and waits for it."""
+        with contextlib.suppress(BrokenPipeError), self._process:
+            pass
+
+
+def serve(handle: Callable[[Message, Progress], Message]) -> None:
+    """A worker's main loop: answers requests until its input ends.
+
+    A `UserError` of `handle` is raised as one in the parent; any other error as a RuntimeError, and the worker prints
+    its traceback.
+    """
+    # Environments may read from the standard input and print: neither must mix with the messages.
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+
+    def say(fields: Mapping[str, Any], arrays: Arrays | None = None) -> None:
+        try:
+            _write(answers, fields, arrays)
+        except BrokenPipeError:
+            os._exit(0)  # the parent has ended; a normal exit would complain that the buffer cannot be written
+
+    while (message := _read(requests)) is not None:
+        try:
+            answer = handle(Message(message.fields["request"], message.arrays), lambda value: say({"progress": value}))
+            say({"answer": answer.fields}, answer.arrays)
+        except UserError as error:
+            say({"refused": str(error)})
+        except Exception as error:
+            traceback.print_exc()
+            say({"failed": f"{type(error).__name__}: {error}"})
+
+
+def _write(stream: IO[bytes], fields: Mapping[str, Any], arrays: Arrays | None = None) -> None:
+    data = pack_arrays(arrays) if arrays else b""
+    stream.write(json.dumps({"bytes": len(data), **fields}).encode() + b"\n")
+    stream.write(data)
+    stream.flush()
+
+
+def _read(stream: IO[bytes]) -> Message | None:
+    """The next message; None at the end of the stream, also where a message was cut short."""
+    line = stream.readline()
+    if not line.endswith(b"\n"):
+        return None
+    fields: dict[str, Any] = json.loads(line)
+    data = stream.read(fields["bytes"])
+    if len(data) < fields["bytes"]:
+        return None
+    return Message(fields, unpack_arrays(data) if data else {})

@@ -10,18 +10,20 @@ import numpy as np
 import pytest
 
 import sbac
-from report.synthetic import record
+from report.synthetic import parsed, record, record_json
 from sbac.algorithms import REGISTRY, find
-from sbac.bench import runner
+from sbac.bench import finding, runner
 from sbac.bench.code import code_version, sources
 from sbac.bench.final import evaluate_trained
-from sbac.bench.plan import Cell, Protocol, parse_grids, plan
+from sbac.bench.plan import Cell, parse_grids, plan
 from sbac.bench.runner import Bench
 from sbac.cli import main
 from sbac.data import Dataset
 from sbac.errors import UserError
-from sbac.results.cells import cell_path, merge, read_cell, read_cells, slug, write_cell
-from sbac.results.series import BEST, ONE, collect, represent, short_steps
+from sbac.results.cells import CellRecord, merge, path_of, read_cell, read_cells, slug, write_cell
+from sbac.results.protocol import Protocol
+from sbac.results.series import BEST, ONE, collect, represent
+from sbac.text import steps_text
 from sbac.training.folder import OpenFolder
 
 PROTOCOL = Protocol(episodes=2, final_episodes=3)
@@ -138,8 +140,8 @@ def test_data_is_known_by_its_hash_and_made_data_by_what_it_was_made_from(tmp_pa
     columns["actions"] = columns["actions"] / 2
     np.savez(tmp_path / "hopper-medium-made.npz", **columns, **{k: np.array(v) for k, v in about.items()})
     data = sbac.load("hopper-medium-made")
-    assert runner.data_identity(Cell("hopper-medium-made", "bc"), data) == made
-    assert runner.data_identity(Cell("log", "bc"), make_data()) == make_data().hash
+    assert finding.data_identity(Cell("hopper-medium-made", "bc"), data) == made
+    assert finding.data_identity(Cell("log", "bc"), make_data()) == make_data().hash
 
 
 def test_code_version_covers_what_a_method_imports() -> None:
@@ -156,13 +158,14 @@ def test_code_version_covers_what_a_method_imports() -> None:
 
 def test_a_cell_holds_what_was_measured(finished: Path) -> None:
     (cell,) = read_cells(finished)
-    assert [run["seed"] for run in cell["runs"]] == [0, 1, 0, 1] and cell["grid"] == ["learning_rate"]
-    assert cell["config"]["steps"] == [40] and cell["config"]["hidden"] == [8]
-    assert len(cell["curves"]) == 4 and cell["curves"][0]["steps"] == PROTOCOL.schedule(40)
-    assert all(len(returns) == 2 for curve in cell["curves"] for returns in curve["returns"])
-    assert [len(entry["returns"]) for entry in cell["final"]] == [3] * 4
-    assert np.shape(cell["actions"]["data"]) == (1, 25) and np.sum(cell["actions"]["policies"][0]["counts"]) == 512
-    assert sum(cell["data"]["returns"]["counts"]) == 12
+    assert [run.seed for run in cell.runs] == [0, 1, 0, 1] and cell.grid == ["learning_rate"]
+    assert cell.steps == [40] and cell.config["hidden"] == [8]
+    assert len(cell.curves) == 4 and cell.curves[0].steps == PROTOCOL.schedule(40)
+    assert all(len(returns) == 2 for curve in cell.curves for returns in curve.returns)
+    assert [len(row.returns) for row in cell.final] == [3] * 4
+    assert cell.actions is not None and cell.data.returns is not None
+    assert np.shape(cell.actions.data) == (1, 25) and np.sum(cell.actions.policies[0].counts) == 512
+    assert sum(cell.data.returns.counts) == 12
     assert not list(finished.rglob("checkpoint")) and len(list(finished.rglob("*.safetensors"))) == 4
 
 
@@ -170,8 +173,8 @@ def test_the_final_episodes_are_those_of_the_saved_policies(finished: Path) -> N
     (cell,) = read_cells(finished)
     path = next(finished.rglob("learning_rate=0.01_seed=1.safetensors"))
     again = sbac.evaluate(sbac.Policy.load(path), "Pendulum-v1", episodes=3, seed=PROTOCOL.final_seed)
-    (entry,) = [e for e in cell["final"] if e["seed"] == 1 and e["setting"] == {"learning_rate": 0.01}]
-    assert entry["returns"] == pytest.approx(again.returns, rel=1e-5)
+    (row,) = [row for row in cell.final if row.seed == 1 and row.setting == {"learning_rate": 0.01}]
+    assert row.returns == pytest.approx(again.returns, rel=1e-5)
 
 
 def test_what_is_done_is_not_done_again(log: str, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,51 +182,51 @@ def test_what_is_done_is_not_done_again(log: str, finished: Path, monkeypatch: p
     monkeypatch.setattr(runner, "finish", None)
     bench = Bench(cells(log), finished, PROTOCOL)
     bench.run()
-    assert "1 of 1 cells done" in bench.view()
+    assert "1 of 1 cells done" in bench.status.view()
 
 
 def test_other_code_counts_only_if_asked(log: str, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "code_version", lambda algorithm: {"version": "9", "hash": "other"})
-    assert "to do" in Bench(cells(log), finished, PROTOCOL).view()
-    assert "1 of 1 cells done" in Bench(cells(log), finished, PROTOCOL, any_code=True).view()
-    assert "to do" in Bench(cells(log, seeds=3), finished, PROTOCOL, any_code=True).view()
+    monkeypatch.setattr(finding, "code_version", lambda algorithm: {"version": "9", "hash": "other"})
+    assert "to do" in Bench(cells(log), finished, PROTOCOL).status.view()
+    assert "1 of 1 cells done" in Bench(cells(log), finished, PROTOCOL, any_code=True).status.view()
+    assert "to do" in Bench(cells(log, seeds=3), finished, PROTOCOL, any_code=True).status.view()
 
 
 def test_an_option_that_came_later_stood_at_its_default(log: str, finished: Path, tmp_path: Path) -> None:
     (cell,) = read_cells(finished)
-    del cell["config"]["precision"]
-    write_cell(tmp_path, cell | {"key": "0" * 12})
-    assert "to do" in Bench(cells(log), tmp_path, PROTOCOL).view()
-    assert "1 of 1 cells done" in Bench(cells(log), tmp_path, PROTOCOL, any_code=True).view()
+    config = {name: value for name, value in cell.config.items() if name != "precision"}
+    write_cell(tmp_path, dataclasses.replace(cell, config=config, key="0" * 12))
+    assert "to do" in Bench(cells(log), tmp_path, PROTOCOL).status.view()
+    assert "1 of 1 cells done" in Bench(cells(log), tmp_path, PROTOCOL, any_code=True).status.view()
     other = [dataclasses.replace(c, settings={**c.settings, "precision": "bfloat16"}) for c in cells(log)]
-    assert "to do" in Bench(other, tmp_path, PROTOCOL, any_code=True).view()
+    assert "to do" in Bench(other, tmp_path, PROTOCOL, any_code=True).status.view()
 
 
 def test_stopped_anywhere_it_continues(
     log: str, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped in training, then before the final episodes, the cell is that of an unbroken bench."""
-    from sbac.training.launch import Part
+    from sbac.training.writer import Writer
 
     bench = Bench(cells(log), tmp_path, PROTOCOL, workers=1)
-    log_row = Part.log
+    log_row = Writer.log
 
-    def stop(self: Part, phase: int, step: int, metrics: Mapping[str, np.ndarray]) -> None:
+    def stop(self: Writer, phase: int, step: int, metrics: Mapping[str, np.ndarray]) -> None:
         log_row(self, phase, step, metrics)
         if step >= 20:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Part, "log", stop)
+        patch.setattr(Writer, "log", stop)
         with pytest.raises(KeyboardInterrupt):
             bench.run()
-    assert "started" in bench.view() and not read_cells(tmp_path)
+    assert "started" in bench.status.view() and not read_cells(tmp_path)
     bench.run(evaluate=False)
-    assert "trained" in bench.view()
+    assert "trained" in bench.status.view()
     assert evaluate_trained(tmp_path, PROTOCOL, workers=1) == 1
     (ours,), (unbroken,) = read_cells(tmp_path), read_cells(finished)
     for name in ("key", "curves", "final", "actions", "metrics", "runs", "config"):
-        assert ours[name] == unbroken[name], name
+        assert getattr(ours, name) == getattr(unbroken, name), name
 
 
 def test_cells_of_a_method_train_together(log: str, finished: Path, tmp_path: Path) -> None:
@@ -235,24 +238,25 @@ def test_cells_of_a_method_train_together(log: str, finished: Path, tmp_path: Pa
     logs = [log, str(wide), str(other)]
     wanted = plan(logs, ["bc"], seeds=2, length=[40], grids={"bc": options}, environment="Pendulum-v1")
     bench = Bench(wanted, tmp_path / "results", PROTOCOL, workers=1, together=5, say=lambda line: None)
-    assert [cell.data for cell, _ in bench._company(wanted[0], make_data())] == [str(other)]
+    first = bench.finder.locate(wanted[0])
+    assert [at.cell.data for at in bench.companions(first, make_data())] == [str(other)]
     del wanted[1]  # Pendulum has three observations
     bench.run()
-    assert "2 of 2 cells done" in bench.view()
-    records = {record["data"]["name"]: record for record in read_cells(tmp_path / "results")}
-    assert [record["together"] for record in records.values()] == [2, 2]
+    assert "2 of 2 cells done" in bench.status.view()
+    records = {record.data.name: record for record in read_cells(tmp_path / "results")}
+    assert [record.together for record in records.values()] == [2, 2]
     ours, (alone,) = records["log.npz"], read_cells(finished)
-    assert ours["key"] == alone["key"]
-    assert np.abs(np.array(ours["final"][0]["returns"]) - alone["final"][0]["returns"]).max() < 1.0
-    assert records["other.npz"]["final"][0]["returns"] != ours["final"][0]["returns"]
+    assert ours.key == alone.key
+    assert np.abs(np.array(ours.final[0].returns) - np.array(alone.final[0].returns)).max() < 1.0
+    assert records["other.npz"].final[0].returns != ours.final[0].returns
 
 
 def test_a_bench_run_again_plays_what_it_had_left(log: str, tmp_path: Path) -> None:
     bench = Bench(cells(log), tmp_path, PROTOCOL, workers=1, say=lambda line: None)
     bench.run(evaluate=False)
-    assert "trained" in bench.view()
+    assert "trained" in bench.status.view()
     bench.run()
-    assert "1 of 1 cells done" in bench.view()
+    assert "1 of 1 cells done" in bench.status.view()
 
 
 def test_of_cells_that_train_together_one_bad_one_is_told_of(log: str, tmp_path: Path) -> None:
@@ -264,8 +268,8 @@ def test_of_cells_that_train_together_one_bad_one_is_told_of(log: str, tmp_path:
     )
     bench = Bench(wanted, tmp_path / "results", PROTOCOL, workers=1, together=5, say=lambda line: None)
     bench.run()
-    assert "1 of 2 cells done" in bench.view()
-    ((cell, reason),) = bench.failures.items()
+    assert "1 of 2 cells done" in bench.status.view()
+    ((cell, reason),) = bench.status.failures.items()
     assert "fleeting" in cell.data and "next state" in reason
 
 
@@ -276,15 +280,14 @@ def test_a_cell_that_another_process_trains_is_left_to_it(log: str, tmp_path: Pa
     wanted = plan([log, str(other)], ["bc"], seeds=1, length=[20], grids={"bc": options}, environment="Pendulum-v1")
     said: list[str] = []
     bench = Bench(wanted, tmp_path / "results", PROTOCOL, workers=1, together=5, say=said.append)
-    data = bench._load(wanted[0])
-    elsewhere = OpenFolder(bench._folder(wanted[0], data, bench._key(wanted[0], data)[0]))
+    elsewhere = OpenFolder(bench.finder.locate(wanted[0]).folder)
     bench.run()
-    assert not bench.failures and [bench.state(cell) for cell in wanted] == ["in use", "done"]
+    assert not bench.status.failures and [bench.status.state(cell) for cell in wanted] == ["in use", "done"]
     assert any(line.startswith(wanted[0].name) and "in use by another process" in line for line in said)
     elsewhere.close()
     again = Bench(wanted, tmp_path / "results", PROTOCOL, workers=1, say=lambda line: None)
     again.run()
-    assert "2 of 2 cells done" in again.view() and "2 of 2 cells done" in bench.view()
+    assert "2 of 2 cells done" in again.status.view() and "2 of 2 cells done" in bench.status.view()
 
 
 def test_one_bad_dataset_does_not_stop_the_others(
@@ -307,16 +310,19 @@ def test_an_online_method_is_benched_too(tmp_path: Path) -> None:
     cells = plan(["hopper-medium-made"], ["td3"], seeds=2, length=[200], grids=small)
     Bench(cells, tmp_path, dataclasses.replace(PROTOCOL, every=20), workers=1).run()
     (cell,) = read_cells(tmp_path)
-    assert cell["data"]["name"] == "Hopper-v4" and cell["data"]["kind"] == "online"
-    assert len(cell["final"]) == 2 and len(cell["curves"][0]["steps"]) >= 3
+    assert cell.data.name == "Hopper-v4" and cell.data.kind == "online"
+    assert len(cell.final) == 2 and len(cell.curves[0].steps) >= 3
     (series,) = collect([cell])
-    assert series.unit == "score" and "1 of 1" in Bench(cells, tmp_path, dataclasses.replace(PROTOCOL, every=20)).view()
+    assert (
+        series.unit == "score"
+        and "1 of 1" in Bench(cells, tmp_path, dataclasses.replace(PROTOCOL, every=20)).status.view()
+    )
 
 
 def test_data_without_an_environment_is_refused_before_training(log: str, tmp_path: Path) -> None:
     bench = Bench(cells(log, environment=None), tmp_path, PROTOCOL)
     bench.run()
-    assert "--env" in next(iter(bench.failures.values())) and not list(tmp_path.rglob("config.json"))
+    assert "--env" in next(iter(bench.status.failures.values())) and not list(tmp_path.rglob("config.json"))
 
 
 def test_bad_arguments(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -349,8 +355,8 @@ def test_files_come_back_as_they_were_written(tmp_path: Path) -> None:
     assert read_cell(write_cell(tmp_path, cell)) == cell
     broken = tmp_path / "cells" / "broken.json"
     deep = "[" * 100_000
-    hostile = json.dumps(cell | {"key": "/../../../victim"})
-    for text in ("{}", deep, hostile, json.dumps({k: v for k, v in cell.items() if k != "config"})):
+    hostile = json.dumps(record_json() | {"key": "/../../../victim"})
+    for text in ("{}", deep, hostile, json.dumps({k: v for k, v in record_json().items() if k != "config"})):
         broken.write_text(text)
         with pytest.raises(UserError, match=r"broken\.json"):
             read_cells(tmp_path)
@@ -367,20 +373,20 @@ def test_merging_keeps_the_more_complete(tmp_path: Path) -> None:
     write_cell(there, record(key="a" * 12))
     write_cell(there, record(key="b" * 12, algorithm="bc"))
     assert merge([there], here) == 2 and len(read_cells(here)) == 2
-    assert all(cell["final"] for cell in read_cells(here))
+    assert all(cell.final for cell in read_cells(here))
     assert merge([there], here) == 0
     write_cell(there, record(key="a" * 12, final=False))
-    assert merge([there], here) == 0 and read_cell(cell_path(here, record(key="a" * 12)))["final"]
+    assert merge([there], here) == 0 and read_cell(path_of(here, record(key="a" * 12))).final
 
 
 # --- Choosing -----------------------------------------------------------------------------------------------------
 
 
-def swap_final(cell: dict, first: float, second: float) -> dict:
+def swap_final(cell: CellRecord, first: float, second: float) -> CellRecord:
     """The final returns of two settings exchanged: the last evaluation then misleads about them."""
     other = {first: second, second: first}
-    final = [entry | {"setting": {"alpha": other[entry["setting"]["alpha"]]}} for entry in cell["final"]]
-    return cell | {"final": final}
+    final = [dataclasses.replace(row, setting={"alpha": other[row.setting["alpha"]]}) for row in cell.final]
+    return dataclasses.replace(cell, final=final)
 
 
 def test_settings_are_chosen_on_other_episodes_than_those_reported() -> None:
@@ -419,7 +425,9 @@ def test_what_a_preset_has_for_each_task_is_one_setting() -> None:
         "hopper-medium-made": 10.0,
         "door-human-v1": 1.0,
     }
-    named = [cell | {"settings": {"alpha": [cell["runs"][0]["alpha"]]}} for cell in cells]  # as a grid they are two
+    named = [  # as a grid they are two
+        dataclasses.replace(cell, settings={"alpha": [cell.runs[0].setting["alpha"]]}) for cell in cells
+    ]
     assert len(represent(collect(named), ONE)) == 1
 
 
@@ -431,8 +439,8 @@ def test_a_cell_without_final_episodes_cannot_stand_for_its_method() -> None:
 def test_seeds_of_several_cells_join_and_the_later_one_counts() -> None:
     old = record(key="1" * 12, seeds=2, means={2.0: 10.0})
     new = record(key="2" * 12, seeds=3, means={2.0: 50.0}, date="2026-02-01")
-    only = [run for run in new["runs"] if run["seed"] > 0]
-    (series,) = collect([new | {"runs": only}, old])
+    only = [run for run in new.runs if run.seed > 0]
+    (series,) = collect([dataclasses.replace(new, runs=only), old])
     assert [trial.seed for trial in series.trials] == [0, 1, 2]
     assert series.scores == pytest.approx([10.0, 50.0, 50.0], abs=1.0)
     assert series.deviation == pytest.approx(np.std(series.scores, ddof=1))
@@ -448,9 +456,9 @@ def test_lengths_and_presets_are_never_mixed() -> None:
 
 
 def test_a_diverged_policy_counts_as_a_random_one() -> None:
-    cell = record(means={2.0: 60.0}, seeds=1)
+    cell = record_json(means={2.0: 60.0}, seeds=1)
     cell["final"][0]["returns"] = [None] * 100
-    (series,) = collect([cell])
+    (series,) = collect([parsed(cell)])
     assert series.mean == pytest.approx(0.0)
 
 
@@ -462,7 +470,7 @@ def test_curves_count_steps_over_all_phases() -> None:
 
 
 def test_steps_in_short() -> None:
-    assert [short_steps(n) for n in (1_000_000, 200_000, 1_500_000, 2500, 999, 1234)] == [
+    assert [steps_text(n) for n in (1_000_000, 200_000, 1_500_000, 2500, 999, 1234)] == [
         "1M",
         "200k",
         "1.5M",

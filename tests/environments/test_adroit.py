@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-import gymnasium
 import h5py
 import numpy as np
 import pytest
 
 from sbac.data import TASKS
+from sbac.environments.opening import open_environment
 
 pytest.importorskip("gymnasium_robotics")
 
@@ -24,7 +24,7 @@ def demos():
 
 @pytest.fixture
 def door():
-    env = gymnasium.make(TASKS["door-human-v1"].env_id).unwrapped
+    env = open_environment(TASKS["door-human-v1"].env_id).unwrapped
     yield env
     env.close()
 
@@ -67,7 +67,7 @@ def test_recorded_door_rewards_follow_from_the_recorded_observations(demos):
 
 
 def test_door_replays_the_demonstrations_until_the_simulators_part(demos, door):
-    env = gymnasium.make(TASKS["door-human-v1"].env_id, max_episode_steps=1000)
+    env = open_environment(TASKS["door-human-v1"].env_id, max_episode_steps=1000)
     agreeing_steps, same_returns = [], 0
     for episode in range(25):
         rows = np.flatnonzero(demos["episode"] == episode)
@@ -86,7 +86,7 @@ def test_door_replays_the_demonstrations_until_the_simulators_part(demos, door):
 
 
 def test_door_replays_from_the_stored_start_states(demos):
-    env = gymnasium.make(TASKS["door-human-v1"].env_id, max_episode_steps=1000)
+    env = open_environment(TASKS["door-human-v1"].env_id, max_episode_steps=1000)
     for episode in range(5):
         rows = np.flatnonzero(demos["episode"] == episode)
         state = {"qpos": "init_qpos", "qvel": "init_qvel", "door_body_pos": "init_door_body_pos"}
@@ -99,7 +99,7 @@ def test_door_replays_from_the_stored_start_states(demos):
 
 def test_door_replays_minari_with_the_sign_of_one_term_turned():
     """Minari replayed the same demonstrations with gymnasium-robotics' reward: all steps agree, but for that term."""
-    env = gymnasium.make(TASKS["door-human-v1"].env_id, max_episode_steps=1000)
+    env = open_environment(TASKS["door-human-v1"].env_id, max_episode_steps=1000)
     with h5py.File(MINARI) as file:
         for number in range(8):
             episode, state = file[f"episode_{number}"], "options/initial_state_dict/"
@@ -120,7 +120,7 @@ def test_random_actions_return_the_reference_minimum(name, tolerance):
 
 
 def random_returns(task, episodes):
-    env = gymnasium.make(task.env_id)
+    env = open_environment(task.env_id)
     env.action_space.seed(0)
     returns = []
     for seed in range(episodes):
@@ -136,7 +136,7 @@ def random_returns(task, episodes):
 
 
 def test_pen_ends_when_it_is_dropped_and_at_100_steps():
-    env = gymnasium.make(TASKS["pen-human-v1"].env_id)
+    env = open_environment(TASKS["pen-human-v1"].env_id)
     ends = set()
     for size in (0.0, 1.0):
         env.reset(seed=0)
@@ -169,3 +169,19 @@ def test_simulator_arrives_without_its_import_notice():
     code = "import gymnasium, sbac.environments.adroit; gymnasium.make('sbac/AdroitDoor-v1').close()"
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == done.stderr == ""
+
+
+@pytest.mark.parametrize("name", ["door-human-v1", "sbac/AdroitDoor-v1"])
+def test_the_ids_are_registered_when_one_is_asked_for(name):
+    import subprocess
+    import sys
+
+    code = f"""if True:
+        from sbac.environments.opening import check_known, environment_of
+        check_known({name!r})
+        name, make = environment_of({name!r})
+        make().close()
+        print(name)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "sbac/AdroitDoor-v1"

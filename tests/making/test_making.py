@@ -10,12 +10,13 @@ import pytest
 
 import sbac
 from sbac.data.loading import made_names
-from sbac.environments.lanes import BODIES, BodyLanes, Lanes, Steps, acting, open_lanes, play, uniform
+from sbac.environments.lanes import BODIES, BodyLanes, Lanes, Steps, acting, lane_seeds, open_lanes, uniform
 from sbac.environments.tasks import find_task
 from sbac.errors import UserError
+from sbac.evaluation.rollout import rollout_lanes
 from sbac.making import making
 from sbac.making.ladder import Ladder, Rung, ladder_hash, read_ladders, shipped, write_ladders
-from sbac.making.making import Part, join, layout, made_identity, make_dataset, make_datasets, replay_stages
+from sbac.making.making import TierData, join, layout, made_identity, make_dataset, make_datasets, replay_stages
 from sbac.making.shards import Shard, by_lane, make_shard, roll
 
 SIZE = 4_000
@@ -65,7 +66,7 @@ def test_episodes_end_at_the_horizon_and_start_again() -> None:
 
 def test_returns_are_sums_of_rewards_of_one_episode() -> None:
     lanes, again = (open_lanes("Hopper-v4", 3, 1) for _ in range(2))
-    totals = play(lanes, lambda s: np.ones((len(s), 3), np.float32))
+    totals, _ = rollout_lanes(lanes, lambda s: np.ones((len(s), 3), np.float32), lane_seeds(1, 3))
     for lane in range(3):
         total, which = 0.0, np.array([lane])
         while True:
@@ -108,7 +109,7 @@ def test_whole_episodes_are_finished_and_others_cut() -> None:
 
 def test_the_rows_do_not_depend_on_the_number_of_workers() -> None:
     one, two = (make_dataset("hopper-random-made", size=SIZE, workers=n) for n in (1, 2))
-    assert len(Part("hopper", "random", SIZE, 0).shards()) == 2
+    assert len(TierData("hopper", "random", SIZE, 0).shards()) == 2
     assert one.hash == two.hash
     assert len(one) == SIZE
     assert one.kind == "made" and one.task == "hopper-random-made"
@@ -117,7 +118,7 @@ def test_the_rows_do_not_depend_on_the_number_of_workers() -> None:
 
 
 def test_another_seed_makes_other_rows() -> None:
-    first, second = (Part("hopper", "random", 50, seed).shards() for seed in (0, 1))
+    first, second = (TierData("hopper", "random", 50, seed).shards() for seed in (0, 1))
     assert not np.array_equal(make_shard(first[0])["actions"], make_shard(second[0])["actions"])
 
 
@@ -134,7 +135,7 @@ def test_replay_goes_up_the_ladder(body: str) -> None:
 
 
 def test_replay_begins_with_uniform_actions_and_continues_with_policies() -> None:
-    part = Part("hopper", "medium-replay", 1_600, 0)
+    part = TierData("hopper", "medium-replay", 1_600, 0)
     assert sum(shard.lanes for shard in part.shards()) == 8
     shards = [make_shard(shard) for shard in part.shards()]
     rows = part.join(shards)
@@ -144,7 +145,7 @@ def test_replay_begins_with_uniform_actions_and_continues_with_policies() -> Non
 
 @pytest.mark.parametrize("size", [1, 1_999, 10_000, 64_000, 1_000_000])
 def test_shards_make_at_least_the_size(size: int) -> None:
-    part = Part("hopper", "medium", size, 0)
+    part = TierData("hopper", "medium", size, 0)
     shards = part.shards()
     assert size <= sum(shard.steps for shard in shards) < size + 128 + sum(shard.lanes for shard in shards)
     assert len({tuple(shard.seed) for shard in shards}) == len(shards)

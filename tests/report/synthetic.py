@@ -6,13 +6,23 @@ from typing import Any
 import numpy as np
 
 from sbac.environments.tasks import find_task
-from sbac.results.cells import FORMAT, digits
+from sbac.results.cells import FORMAT, CellRecord, parse_cell
+from sbac.text import significant
 
 STEPS = [1000, 1000]
 WATCHED_AT = list(range(100, 1001, 50))
 
 
-def record(
+def record(*arguments: Any, **options: Any) -> CellRecord:
+    """The cell that `record_json` writes down."""
+    return parsed(record_json(*arguments, **options))
+
+
+def parsed(cell: dict[str, Any]) -> CellRecord:
+    return parse_cell(cell, "synthetic.json")
+
+
+def record_json(
     data: str = "hopper-medium-made",
     algorithm: str = "sbac",
     means: dict[float, float] | None = None,
@@ -26,7 +36,7 @@ def record(
     date: str = "2026-01-01",
     **changes: Any,
 ) -> dict[str, Any]:
-    """A cell whose policies reach score `means[alpha]`, rising linearly along training, with some noise."""
+    """A cell's file; its policies reach score `means[alpha]`, rising linearly along training, with some noise."""
     rng = np.random.default_rng(zlib.crc32(f"{data} {algorithm} {seeds}".encode()))
     task = find_task(data) if scored else None
     means = means or {0.5: 40.0, 2.0: 60.0}
@@ -34,8 +44,8 @@ def record(
     def returns(score: float, episodes: int) -> list[float | None]:
         scores = score + noise * rng.standard_normal(episodes)
         if task is None:
-            return digits(scores, 6)
-        return digits(task.reference_min + scores / 100 * (task.reference_max - task.reference_min), 6)
+            return significant(scores, 6)
+        return significant(task.reference_min + scores / 100 * (task.reference_max - task.reference_min), 6)
 
     points = [(alpha, mean, seed) for alpha, mean in means.items() for seed in range(seeds)]
     curves: list[dict[str, Any]] = [

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sbac
-from report.synthetic import record
+from report.synthetic import parsed, record, record_json
 from sbac.cli import main
 from sbac.report.markdown import BEGIN, END, results_markdown, write_tables
 from sbac.report.page import build_page, embedded
@@ -57,9 +57,9 @@ def test_a_page_of_results_holds_everything() -> None:
 
 
 def test_the_subtitle_counts_datasets_and_environments_apart() -> None:
-    online = record(algorithm="td3", key="9" * 12)
+    online = record_json(algorithm="td3", key="9" * 12)
     online["data"] |= {"name": "Hopper-v4", "kind": "online", "task": None}
-    assert "1 dataset · 1 environment · 2 methods" in build_page([record(), online])
+    assert "1 dataset · 1 environment · 2 methods" in build_page([record(), parsed(online)])
     assert "1 dataset · 1 method" in build_page([record()])
 
 
@@ -74,13 +74,13 @@ def test_nothing_comes_from_elsewhere() -> None:
 
 
 def test_hostile_names_are_text() -> None:
-    cell = record(scored=False, algorithm="sbac")
+    cell = record_json(scored=False, algorithm="sbac")
     cell["data"] |= {"name": HOSTILE, "kind": HOSTILE}
     cell |= {"machine": HOSTILE, "preset": HOSTILE, "date": HOSTILE, "environment": HOSTILE, "algorithm": HOSTILE}
     cell["config"]["note"] = HOSTILE
     cell["versions"][HOSTILE] = HOSTILE
     cell["metrics"][-1]["values"][HOSTILE] = [1.0] * 10
-    page = Outline(build_page([cell], HOSTILE, [(HOSTILE, b"picture")]))
+    page = Outline(build_page([parsed(cell)], HOSTILE, [(HOSTILE, b"picture")]))
     honest = Outline(build_page([record(scored=False)], "title", [("caption", b"picture")]))
     assert page.count("script") == honest.count("script") == 2
     assert page.count("img") == honest.count("img") == 1

@@ -1,31 +1,33 @@
 """Tables against what was put in: means, deviations, what the paper printed, and what is said about it."""
 
 import json
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
-from report.synthetic import record
+from report.synthetic import parsed, record, record_json
 from sbac.environments.tasks import TASKS, find_task
 from sbac.report.markdown import results_markdown
 from sbac.report.page import build_page
+from sbac.results.cells import CellRecord, MeasuredRun
+from sbac.results.commands import bench_commands
 from sbac.results.series import BEST, ONE, collect
 from sbac.results.tables import (
     PAPER_NOTES,
-    bench_commands,
     data_order,
     difference,
     excludes_zero,
     method_order,
-    number,
     paper_score,
     score_tables,
     short_name,
     what_w_changes,
 )
+from sbac.text import number
 
 
-def cells() -> list[dict]:
+def cells() -> list[CellRecord]:
     return [
         record("hopper-medium-made", "sbac", {0.5: 90.0, 2.0: 80.0}, key="1" * 12),
         record("walker2d-medium-made", "sbac", {0.5: 20.0, 2.0: 70.0}, key="2" * 12),
@@ -74,7 +76,7 @@ def test_the_data_stand_beside_what_was_learned_from_them_and_the_best_is_bold()
     assert [cell[:3] for cell in hopper.split(" | ")[3:]] == ["0.8", "**8", "60."]
     assert [cell[:3] for cell in walker.split(" | ")[3:]] == ["0.1", "70.", "**7"]
     assert '<button type="button">data</button>' in page and ">0.8</td>" in page
-    untold = [cell | {"data": {k: v for k, v in cell["data"].items() if k != "returns"}} for cell in cells()]
+    untold = [replace(cell, data=replace(cell.data, returns=None)) for cell in cells()]
     (table, _), lines = score_tables(collect(untold)), results_markdown(untold)
     assert table.data_score("hopper-medium-made") is None and table.data_mean(block) is None
     assert "| 1k + 1k |  | **80." in lines
@@ -172,14 +174,14 @@ def test_a_duel_is_on_the_datasets_that_both_have() -> None:
     assert "| bc | 1 | 30." in results_markdown([*cells(), record("halfcheetah-medium-made", "bc", {1.0: 20.0})])
 
 
-def with_worst(cell: dict, episode: float, evaluation: float) -> dict:
+def with_worst(cell: CellRecord, episode: float, evaluation: float) -> CellRecord:
     """The cell with returns of 1000, but for one episode of the last evaluation, and the evaluation before it."""
     curves = [
-        curve | {"returns": [*[[1000.0] * 10 for _ in curve["steps"][2:]], [evaluation] * 10, [episode, *[1000.0] * 9]]}
-        for curve in cell["curves"]
-        if curve["phase"] == "improve"
+        replace(curve, returns=[*[[1000.0] * 10 for _ in curve.steps[2:]], [evaluation] * 10, [episode, *[1000.0] * 9]])
+        for curve in cell.curves
+        if curve.phase == "improve"
     ]
-    return cell | {"curves": curves}
+    return replace(cell, curves=curves)
 
 
 def test_stability_is_averaged_over_tasks_if_all_have_a_number() -> None:
@@ -191,20 +193,31 @@ def test_stability_is_averaged_over_tasks_if_all_have_a_number() -> None:
     episode, evaluation = -(100.0 + 495.0 / 9.45) / 2, -(440.0 / 9.4 + 49.5 / 9.945) / 2
     assert table.stability_means(block)["bc"] == pytest.approx([episode, evaluation])
     assert "| mean of 2 MuJoCo tasks | -76 / -26 |" in results_markdown(cells)
-    nothing = [curve | {"returns": [[0.0] * 10 for _ in curve["steps"]]} for curve in cells[1]["curves"]]
-    (table,) = score_tables(collect([cells[0], cells[1] | {"curves": nothing}]))
+    nothing = [replace(curve, returns=[[0.0] * 10 for _ in curve.steps]) for curve in cells[1].curves]
+    (table,) = score_tables(collect([cells[0], replace(cells[1], curves=nothing)]))
     assert table.stability_means(block)["bc"] == [None, None]
 
 
-def without_grid(cell: dict) -> dict:
+def without_grid(cell: CellRecord) -> CellRecord:
     """The cell with its first setting alone, as its preset's."""
-    first = {"alpha": cell["runs"][0]["alpha"]}
-    alone = {
-        name: [{**entry, "setting": {}} for entry in cell[name] if entry["setting"] == first]
-        for name in ("curves", "final")
-    }
-    seeds = [{"seed": run["seed"]} for run in cell["runs"] if run["alpha"] == first["alpha"]]
-    return cell | alone | {"grid": [], "runs": seeds, "settings": {}}
+    first = cell.runs[0].setting
+    return replace(
+        cell,
+        curves=[replace(curve, setting={}) for curve in cell.curves if curve.setting == first],
+        final=[replace(row, setting={}) for row in cell.final if row.setting == first],
+        grid=[],
+        runs=[replace(run, setting={}) for run in cell.runs if run.setting == first],
+        settings={},
+    )
+
+
+def with_other_seeds(cell: CellRecord) -> CellRecord:
+    return replace(
+        cell,
+        runs=[replace(run, seed=run.seed + 7) for run in cell.runs],
+        curves=[replace(curve, seed=curve.seed + 7) for curve in cell.curves],
+        final=[replace(row, seed=row.seed + 7) for row in cell.final],
+    )
 
 
 def test_settings_stand_once_where_they_are_the_same_for_all_tasks() -> None:
@@ -226,9 +239,13 @@ def test_what_w_changes_is_paired_by_seed_at_the_same_setting() -> None:
     with_w = record("hopper-medium-made", "sbac", {0.5: 60.0, 2.0: 80.0}, noise=0.0, seeds=4)
     without = record("hopper-medium-made", "sbac-no-w", {0.5: 60.0, 1.0: 50.0, 2.0: 70.0}, noise=0.0, seeds=4)
     low, high = find_task("hopper-medium-made").reference_min, find_task("hopper-medium-made").reference_max
-    for run, final in zip(with_w["runs"], with_w["final"], strict=True):  # alpha 0.5: seeds differ by 1, 2, 3, 4
-        if run["alpha"] == 0.5:
-            final["returns"] = [low + (60.0 + run["seed"] + 1.0) / 100 * (high - low)] * 100
+    final = [  # alpha 0.5: seeds differ by 1, 2, 3, 4
+        replace(row, returns=[low + (60.0 + row.seed + 1.0) / 100 * (high - low)] * 100)
+        if row.setting == {"alpha": 0.5}
+        else row
+        for row in with_w.final
+    ]
+    with_w = replace(with_w, final=final)
     found = what_w_changes(collect([with_w, without]))
     assert list(found) == ["1k steps a phase"] and list(found["1k steps a phase"]) == ["hopper-medium-made"]
     differences = found["1k steps a phase"]["hopper-medium-made"]
@@ -250,21 +267,17 @@ def test_what_w_changes_is_paired_by_seed_at_the_same_setting() -> None:
     assert "| halfcheetah-medium-made |  | " in results_markdown([with_w, without, *fewer])
     alone = [without_grid(cell) for cell in (with_w, without)]
     assert list(what_w_changes(collect(alone))["1k steps a phase"]["hopper-medium-made"]) == ["its preset"]
-    for trial in (without["runs"], without["final"]):  # other seeds: nothing to pair
-        for entry in trial:
-            entry["seed"] += 7
-    for curve in without["curves"]:
-        curve["seed"] += 7
+    without = with_other_seeds(without)  # nothing to pair
     assert not what_w_changes(collect([with_w, without]))
     assert "What w changes" not in build_page([with_w, without])
 
 
 def test_precision_is_part_of_a_name_only_where_it_tells_two_cells_apart() -> None:
-    def cell(precision: str, key: str) -> dict:
-        made = record("hopper-medium-made", "cql", {1.0: 60.0}, key=key)
+    def cell(precision: str, key: str) -> CellRecord:
+        made = record_json("hopper-medium-made", "cql", {1.0: 60.0}, key=key)
         made["config"]["precision"] = precision
         made["settings"] = {"precision": precision} if precision != "tf32" else {}
-        return made
+        return parsed(made)
 
     assert [s.method for s in collect([cell("bfloat16", "1" * 12)])] == ["cql"]
     both = [cell("bfloat16", "1" * 12), cell("tf32", "2" * 12)]
@@ -275,34 +288,34 @@ def test_precision_is_part_of_a_name_only_where_it_tells_two_cells_apart() -> No
 def test_different_trainings_are_never_pooled() -> None:
     """Other data of the same name, another environment, another configuration: each is a series of its own."""
     first = record("log.npz", "bc", {1.0: 50.0}, scored=False)
-    other_data = record("log.npz", "bc", {1.0: 10.0}, scored=False)
-    other_data["data"] |= {"hash": "e" * 64, "identity": "e" * 64}
+    other_data = replace(first, data=replace(first.data, hash="e" * 64, identity="e" * 64))
     assert {s.data for s in collect([first, other_data])} == {"log.npz (dddddddd)", "log.npz (eeeeeeee)"}
     elsewhere = record("log.npz", "bc", {1.0: 10.0}, scored=False, environment="Hopper-v5")
     assert {s.data for s in collect([first, elsewhere])} == {"log.npz in Pendulum-v1", "log.npz in Hopper-v5"}
     smaller = record("log.npz", "bc", {1.0: 10.0}, scored=False)
-    smaller["config"] = smaller["config"] | {"hidden": [16]}
+    smaller = replace(smaller, config={**smaller.config, "hidden": [16]})
     assert {s.method for s in collect([first, smaller])} == {"bc hidden=[256, 256]", "bc hidden=[16]"}
     older = record("log.npz", "bc", {1.0: 10.0}, scored=False)
-    older["config"] = {k: v for k, v in older["config"].items() if k != "hidden"}  # an option that came later
+    config = {k: v for k, v in older.config.items() if k != "hidden"}  # an option that came later
+    older = replace(older, config=config)
     assert [s.method for s in collect([first, older])] == ["bc"]
 
 
 def test_a_setting_that_diverged_is_not_chosen() -> None:
-    cell = record("log.npz", "bc", {1e30: 60.0, 0.001: 50.0}, scored=False)
+    cell = record_json("log.npz", "bc", {1e30: 60.0, 0.001: 50.0}, scored=False)
     for entry in (*cell["curves"], *cell["final"]):
         if entry["setting"].get("alpha") == 1e30:
             entry["returns"] = json.loads(json.dumps(entry["returns"]), parse_float=lambda _: None)
-    _, best = score_tables(collect([cell]))
+    _, best = score_tables(collect([parsed(cell)]))
     assert best.chosen["log.npz", "bc"].setting == {"alpha": 0.001}
-    build_page([cell])
+    build_page([parsed(cell)])
 
 
 def test_seeds_that_diverged_are_named_and_count_as_random() -> None:
     whole = record("hopper-medium-made", "bc", {1.0: 50.0})
     assert not any(table.diverged_note for table in score_tables(collect([whole])))
-    broken = record("hopper-medium-made", "bc", {1.0: 50.0})
-    broken["final"][2]["returns"] = [None] * 100
+    final = [*whole.final[:2], replace(whole.final[2], returns=[None] * 100)]
+    broken = replace(whole, final=final)
     one = score_tables(collect([broken]))[0]
     assert one.chosen["hopper-medium-made", "bc"].scores[2] == 0
     said = (
@@ -312,16 +325,15 @@ def test_seeds_that_diverged_are_named_and_count_as_random() -> None:
     assert one.diverged_note == said
     assert said in results_markdown([broken]) and said in build_page([broken])
     assert "Diverged" not in results_markdown([whole])
-    unfinished = record("hopper-medium-made", "bc", {1.0: 50.0}, final=False)
+    unfinished = record_json("hopper-medium-made", "bc", {1.0: 50.0}, final=False)
     unfinished["curves"][-1]["returns"][-1][0] = None
-    assert [s.diverged for s in collect([unfinished])] == [1]
+    assert [s.diverged for s in collect([parsed(unfinished)])] == [1]
 
 
 def test_what_the_paper_printed() -> None:
     scores = {s.method: paper_score(s) for s in collect(cells()) if s.data == "hopper-medium-made"}
     assert scores == {"sbac": (99.6, 1.7), "cql": (58.0, None)}
-    elsewhere = record()
-    elsewhere["data"]["task"] = None  # evaluated as the task, trained on other data
+    elsewhere = replace(record(), data=replace(record().data, task=None))  # evaluated as the task, on other data
     assert paper_score(collect([elsewhere])[0]) is None
 
 
@@ -364,7 +376,7 @@ def test_the_notes_on_the_paper_are_true() -> None:
 
 def test_online_methods_stand_beside_for_stability_only() -> None:
     online = record(algorithm="td3", key="9" * 12, means={1.0: 95.0})
-    online["data"] |= {"name": "Hopper-v4", "kind": "online", "task": None}
+    online = replace(online, data=replace(online.data, name="Hopper-v4", kind="online", task=None))
     one, _ = score_tables(collect([*cells(), online]))
     assert "td3" not in one.methods and one.datasets == score_tables(collect(cells()))[0].datasets
     assert one.stability_methods == ["sbac", "cql", "td3 (online)"]
@@ -373,7 +385,7 @@ def test_online_methods_stand_beside_for_stability_only() -> None:
     (block,) = one.blocks
     assert list(one.stability_means(block)) == ["sbac", "cql"]  # it did not learn in Walker2d
     walker = record("walker2d-medium-made", "td3", key="8" * 12, means={1.0: 95.0})
-    walker["data"] |= {"name": "Walker2d-v4", "kind": "online", "task": None}
+    walker = replace(walker, data=replace(walker.data, name="Walker2d-v4", kind="online", task=None))
     both, _ = score_tables(collect([*cells(), online, walker]))
     expected = [both.stability_row(data)["td3 (online)"].stability()[0].percent for data in block.datasets]
     assert both.stability_means(block)["td3 (online)"][0] == pytest.approx(np.mean(expected))
@@ -405,4 +417,5 @@ def test_commands_make_the_cells_again() -> None:
         "--steps 1000 --grid sbac.alpha=0.5,2.0"
     )
     assert "--algorithms cql@paper" in second
-    assert bench_commands([{k: v for k, v in record().items() if k != "protocol"}]) == []
+    run = MeasuredRun(**{field.name: getattr(record(), field.name) for field in fields(MeasuredRun)})
+    assert bench_commands([run]) == []

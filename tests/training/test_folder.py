@@ -1,6 +1,7 @@
 """A run's folder: one process at a time, what is replaced is kept until the new run has begun, damage is named."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,9 +9,10 @@ import pytest
 import sbac
 from sbac import files
 from sbac.errors import UserError
+from sbac.runs import RunRecord, Watch
 from sbac.training.folder import open_folder
 
-TINY = {"steps": 4, "hidden": (4,), "batch_size": 8, "progress": False}
+TINY: dict[str, Any] = {"steps": 4, "hidden": (4,), "batch_size": 8, "progress": False}
 
 
 def log(rows: int = 60, episode: int = 10) -> sbac.Dataset:
@@ -44,8 +46,9 @@ def copied(folder: Path, to: Path) -> Path:
 
 
 def test_a_folder_is_written_by_one_process_at_a_time(tmp_path: Path) -> None:
-    with open_folder(tmp_path / "run", {"format": 1}, False, False), pytest.raises(UserError, match="in use"):
-        open_folder(tmp_path / "run", {"format": 1}, True, False)
+    record = RunRecord(1, "bc", "quick", ["seed=0"], [{"seed": 0}], Watch(None, 1, 0, None), {})
+    with open_folder(tmp_path / "run", record, False, False), pytest.raises(UserError, match="in use"):
+        open_folder(tmp_path / "run", record, True, False)
 
 
 def test_what_cannot_begin_replaces_nothing(finished: Path, tmp_path: Path) -> None:
@@ -85,8 +88,9 @@ def test_a_kill_while_a_run_is_set_aside_loses_nothing(
     (run / ".replaced").mkdir()
     for name in moved:
         (run / name).rename(run / ".replaced" / name)
+    flags: dict[str, Any] = {flag: True} if flag else {}
     with pytest.raises(UserError):
-        sbac.train(log(episode=1), "td3-bc", out=run, **TINY, **({flag: True} if flag else {}))
+        sbac.train(log(episode=1), "td3-bc", out=run, **TINY, **flags)
     assert contents(run) == contents(finished)
 
 
@@ -145,8 +149,9 @@ def test_labels_tell_runs_apart(tmp_path: Path) -> None:
 
 
 def test_whole_numbers_of_any_kind() -> None:
-    run = sbac.train(log(), "bc", seeds=np.int64(2), **TINY | {"steps": np.int32(4)})
-    assert len(run.policies) == 2
-    for seeds in (2.0, None, "5", [0.5]):
+    numbers: dict[str, Any] = {"seeds": np.int64(2), **TINY, "steps": np.int32(4)}
+    assert len(sbac.train(log(), "bc", **numbers).policies) == 2
+    wrong: list[Any] = [2.0, None, "5", [0.5]]
+    for seeds in wrong:
         with pytest.raises(UserError, match="seeds"):
             sbac.train(log(), "bc", seeds=seeds, **TINY)

@@ -10,10 +10,10 @@ import sbac
 from sbac.algorithms import find
 from sbac.algorithms.base import Algorithm
 from sbac.errors import UserError
-from sbac.policy import KINDS
-from sbac.training.online.learner import Learner, OnlineRun, Rounds, pack, run_arrays, unpack
+from sbac.policy import FORMULAS
+from sbac.training.online.learner import Learner, OnlineRun, Schedule, pack, run_arrays, unpack
 
-ROUNDS = Rounds(1, 200, 4000)
+ROUNDS = Schedule(1, 200, 4000)
 BEST = {1: np.array([0.5]), 3: np.array([-0.4, 0.0, 0.7])}
 """The best action of a bandit, by the number of actions."""
 
@@ -26,7 +26,7 @@ def bandit(rng: np.random.Generator, observations: int, actions: int, count: int
     return np.concatenate([s, a, r[:, None], np.ones((count, 1)), after], 1).astype(np.float32)
 
 
-def make_learner(method: Algorithm, rounds: Rounds = ROUNDS) -> Learner:
+def make_learner(method: Algorithm, rounds: Schedule = ROUNDS) -> Learner:
     config = method.config(hidden=(32,), batch_size=64, learning_rate=3e-3, target_rate=0.05)
     return Learner(method, [OnlineRun("bandit", o, a, 0, config) for o, a in ((2, 1), (4, 3))], rounds)
 
@@ -50,13 +50,13 @@ def test_runs_of_different_sizes_learn_side_by_side(name: str) -> None:
         assert arrays["policy/weights/0"].shape == (run.observations, 32)
         assert arrays["policy/biases/1"].shape == (run.actions * (2 if name == "sac" else 1),)
         states = rng.normal(size=(50, run.observations)).astype(np.float32)
-        actions = KINDS[actor.kind].mode(arrays, states)
+        actions = FORMULAS[actor.kind].mode(arrays, states)
         uniform = -(1 / 3 + BEST[run.actions] ** 2).sum()
         assert -((actions - BEST[run.actions]) ** 2).sum(1).mean() > 0.2 * uniform
 
 
 def test_rows_are_padded_and_read_back() -> None:
-    learner = make_learner(find("td3"), Rounds(1, 10, 25))
+    learner = make_learner(find("td3"), Schedule(1, 10, 25))
     run = learner.runs[0]
     raw = bandit(np.random.default_rng(1), 2, 1, 10)
     batch = unpack(pack(raw, run, learner.sizes), learner.sizes)
@@ -69,7 +69,7 @@ def test_rows_are_padded_and_read_back() -> None:
 
 
 def test_the_oldest_transitions_leave_the_replay_buffer() -> None:
-    learner = make_learner(find("td3"), Rounds(1, 10, 25))
+    learner = make_learner(find("td3"), Schedule(1, 10, 25))
     assert learner.capacity == 20
     for i in range(3):
         learner.add(np.full((2, 10, 13), float(i), np.float32), train=False)

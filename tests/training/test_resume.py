@@ -18,7 +18,7 @@ ARGUMENTS += ["--episodes", "1", "--hidden", "8", "--ratio-hidden", "8", "--batc
 DRIVER = """
     import os, signal, sys
     from sbac import cli, files
-    from sbac.training import launch
+    from sbac.training import writer
 
     def die():
         os.kill(os.getpid(), signal.SIGKILL)
@@ -27,12 +27,12 @@ DRIVER = """
     kind, _, detail = what.partition(":")
     if kind == "step":  # after the metrics of this phase and step are written, before its checkpoint
         phase, step = detail.split(",")
-        real_log = launch.Part.log
+        real_log = writer.Writer.log
         def log(self, index, done, metrics):
             real_log(self, index, done, metrics)
-            if self.launch.algorithm.phases[index].name == phase and done >= int(step):
+            if self.phases[index].name == phase and done >= int(step):
                 die()
-        launch.Part.log = log
+        writer.Writer.log = log
     if kind == "write":  # half-way through writing the checkpoint's bytes
         real_write = files.write_atomic
         count = [0]
@@ -55,12 +55,12 @@ DRIVER = """
             real_start(self, folder, rows)
         evaluations.Evaluations._start = start
     if kind == "finish":  # policies are written, the last checkpoint is not
-        real_save = launch.Part.save
+        real_save = writer.Writer.save
         def save(self, position, states):
-            if position.phase == len(self.launch.algorithm.phases):
+            if position.phase == len(self.phases):
                 die()
             real_save(self, position, states)
-        launch.Part.save = save
+        writer.Writer.save = save
     sys.exit(cli.main(arguments))
 """
 

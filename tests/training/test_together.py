@@ -9,12 +9,13 @@ import pytest
 import sbac
 from sbac import files
 from sbac.runs import Run
-from sbac.training import together
-from sbac.training.launch import Launch, Part
-from sbac.training.together import train_together
-from sbac.training.train import prepare
+from sbac.training import loop
+from sbac.training.launch import Group, Launch
+from sbac.training.loop import train_launches
+from sbac.training.request import OfflineRequest
+from sbac.training.writer import Writer
 
-SMALL: dict[str, Any] = {"hidden": [8], "batch_size": 16, "steps": 30, "seeds": 2, "preset": "quick"}
+SMALL: dict[str, Any] = {"hidden": [8], "batch_size": 16}
 
 
 def make_data(rows: int, seed: int, observations: int = 3) -> sbac.Dataset:
@@ -36,25 +37,42 @@ def make_data(rows: int, seed: int, observations: int = 3) -> sbac.Dataset:
 LOGS = [make_data(800, 0), make_data(2000, 1)]
 
 
-def launches(folder: Path, algorithm: str, logs: list[sbac.Dataset], **options: Any) -> list[Launch]:
-    wanted = {"environment": "Pendulum-v1", "episodes": 1, "evaluation_seed": 0, "resume": True, **SMALL, **options}
-    return [prepare(log, algorithm, folder / str(i), **wanted) for i, log in enumerate(logs)]
+def launches(
+    folder: Path, algorithm: str, logs: list[sbac.Dataset], environment: str | None = "Pendulum-v1", **options: Any
+) -> list[Launch]:
+    return [
+        Launch.open(
+            OfflineRequest(
+                data=log,
+                algorithm=algorithm,
+                folder=folder / str(i),
+                seeds=2,
+                steps=30,
+                options={**SMALL, **options},
+                environment=environment,
+                episodes=1,
+                evaluation_seed=0,
+                resume=True,
+            )
+        )
+        for i, log in enumerate(logs)
+    ]
 
 
 def train(started: list[Launch], checkpoint_seconds: float = 30.0) -> list[Run]:
-    return train_together(started, workers=1, checkpoint_seconds=checkpoint_seconds, progress=False)
+    return train_launches(started, workers=1, checkpoint_seconds=checkpoint_seconds, progress=False)
 
 
 def count_programs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The number of parts of every program that is trained from now on."""
+    """The number of groups of every program that is trained from now on."""
     sizes: list[int] = []
-    real = together.Training
+    real = loop.Training
 
-    def training(parts: list[Part], *rest: Any) -> together.Training:
-        sizes.append(len(parts))
-        return real(parts, *rest)
+    def training(groups: list[Group], *rest: Any) -> loop.Training:
+        sizes.append(len(groups))
+        return real(groups, *rest)
 
-    monkeypatch.setattr(together, "Training", training)
+    monkeypatch.setattr(loop, "Training", training)
     return sizes
 
 
@@ -77,13 +95,19 @@ def assert_same(ours: Run, theirs: Run) -> None:
 
 def test_each_folder_is_that_of_its_launch_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With everything of a dataset that a run may read: its rows, initial states, scale, and sample of states."""
-    options = {"alpha": [0.05, 50.0], "ratio_hidden": [8], "ratio_form": "exact", "ratio_estimator": "mmd"}
+    options: dict[str, Any] = {
+        "alpha": [0.05, 50.0],
+        "ratio_hidden": [8],
+        "ratio_form": "exact",
+        "ratio_estimator": "mmd",
+    }
     sizes = count_programs(monkeypatch)
     ours = train(launches(tmp_path / "together", "sbac", LOGS, **options))
     assert sizes == [2]
     alone = train(launches(tmp_path / "alone", "sbac", LOGS, **options)[1:])[0]
     assert_same(ours[1], alone)
-    saved = [files.load_arrays(run.folder / "checkpoint" / "state-0.safetensors") for run in (ours[1], alone)]
+    folders = [tmp_path / "together" / "1", tmp_path / "alone" / "1"]
+    saved = [files.load_arrays(folder / "checkpoint" / "state-0.safetensors") for folder in folders]
     assert saved[0][1] == saved[1][1] and saved[0][0].keys() == saved[1][0].keys()
     for name, values in saved[0][0].items():
         np.testing.assert_allclose(values, saved[1][0][name], rtol=2e-2, atol=1e-3, err_msg=name)
@@ -104,16 +128,16 @@ def test_only_launches_that_fit_share_a_program(tmp_path: Path, monkeypatch: pyt
 def test_a_broken_one_goes_on_together_or_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped between the checkpoints of two folders they stand apart, stopped after both level; they end the same."""
     whole = train(launches(tmp_path / "whole", "sbac-no-w", LOGS))
-    real, saves = Part.save, [0]
+    real, saves = Writer.save, [0]
 
-    def save(self: Part, *what: Any) -> None:
+    def save(self: Writer, *what: Any) -> None:
         saves[0] += 1
         if saves[0] == 6:
             raise KeyboardInterrupt
         real(self, *what)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Part, "save", save)
+        patch.setattr(Writer, "save", save)
         with pytest.raises(KeyboardInterrupt):
             train(launches(tmp_path / "broken", "sbac-no-w", LOGS), checkpoint_seconds=0.0)
     sizes = count_programs(monkeypatch)
@@ -124,7 +148,7 @@ def test_a_broken_one_goes_on_together_or_alone(tmp_path: Path, monkeypatch: pyt
 
     with monkeypatch.context() as patch:
         saves[0] = 1
-        patch.setattr(Part, "save", save)
+        patch.setattr(Writer, "save", save)
         with pytest.raises(KeyboardInterrupt):
             train(launches(tmp_path / "level", "sbac-no-w", LOGS), checkpoint_seconds=0.0)
     sizes.clear()

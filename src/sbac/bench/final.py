@@ -1,13 +1,14 @@
 """The final evaluation of a trained cell: many episodes of each saved policy, wherever there are cores to spare."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 
-from sbac.bench.plan import Protocol
 from sbac.errors import UserError
 from sbac.evaluation.worker import Pool
-from sbac.results.cells import Record, digits, read_cells, stem, write_cell
+from sbac.results.cells import CellRecord, FinalRow, folder_of, read_cells, write_cell
+from sbac.results.protocol import Protocol
+from sbac.text import significant
 
 Say = Callable[[str], None]
 
@@ -17,47 +18,45 @@ def say_at_once(line: str) -> None:
     print(line, flush=True)
 
 
-def is_final(record: Record, protocol: Protocol) -> bool:
+def is_final(cell: CellRecord, protocol: Protocol) -> bool:
     """Whether every policy has played its final episodes."""
-    played = [len(entry["returns"]) for entry in record["final"]]
-    return len(played) == len(record["runs"]) and min(played) >= protocol.final_episodes
+    return len(cell.final) == len(cell.runs) and cell.final_episodes >= protocol.final_episodes
 
 
-def finish(record: Record, results: Path, protocol: Protocol, pool: Pool) -> Record:
+def finish(cell: CellRecord, results: Path, protocol: Protocol, pool: Pool) -> CellRecord:
     """Plays the final episodes of a trained cell's policies and completes its file."""
     from sbac.evaluation.evaluate_run import evaluate_policies
 
-    folder = results / "runs" / stem(record["data"]["name"], record["algorithm"], record["key"])
-    rows = evaluate_policies(folder, record["environment"], protocol.final_episodes, protocol.final_seed, pool)
+    folder = folder_of(results, cell)
+    played = evaluate_policies(folder, cell.environment, protocol.final_episodes, protocol.final_seed, pool)
     final = [
-        {
-            "seed": row["seed"],
-            "setting": {name: row[name] for name in record["grid"] if name in row},
-            "returns": digits(row["returns"], 6),
-            "lengths": row["lengths"],
-        }
-        for row in rows
+        FinalRow(
+            row.seed,
+            {name: row.setting[name] for name in cell.grid if name in row.setting},
+            significant(row.episodes.returns, 6),
+            row.episodes.lengths,
+        )
+        for row in played
     ]
-    if len(final) != len(record["runs"]):
-        raise UserError(f"{folder}: {len(final)} policies; expected {len(record['runs'])}")
-    finished = {**record, "protocol": asdict(protocol), "final": final}
+    if len(final) != len(cell.runs):
+        raise UserError(f"{folder}: {len(final)} policies; expected {len(cell.runs)}")
+    finished = replace(cell, protocol=protocol, final=final)
     write_cell(results, finished)
     return finished
 
 
 def evaluate_trained(results: Path, protocol: Protocol, workers: int | None = None, say: Say = say_at_once) -> int:
     """Plays the final episodes of every cell of a results folder that lacks them and whose policies are here."""
-    played = 0
+    finished = 0
     with Pool(workers) as pool:
-        for record in read_cells(results):
-            folder = results / "runs" / stem(record["data"]["name"], record["algorithm"], record["key"])
-            label = f"{record['data']['name']} {record['algorithm']}"
-            if is_final(record, protocol):
+        for cell in read_cells(results):
+            folder, name = folder_of(results, cell), f"{cell.data.name} {cell.algorithm}"
+            if is_final(cell, protocol):
                 continue
             if not (folder / "policies").is_dir():
-                say(f"{label}: its policies are not in {folder}")
+                say(f"{name}: its policies are not in {folder}")
                 continue
-            finish(record, results, protocol, pool)
-            say(f"{label}: {protocol.final_episodes} episodes of each of {len(record['runs'])} policies played")
-            played += 1
-    return played
+            finish(cell, results, protocol, pool)
+            say(f"{name}: {protocol.final_episodes} episodes of each of {len(cell.runs)} policies played")
+            finished += 1
+    return finished

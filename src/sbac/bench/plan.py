@@ -4,40 +4,14 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sbac.errors import UserError, unknown
+from sbac.records import Json, Setting, Settings
+from sbac.results.protocol import Protocol
 
 if TYPE_CHECKING:
     from sbac.training.grid import Member
-
-EVALUATIONS = 10
-SPARSE = 5
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """How policies are measured.
-
-    During training: `episodes` episodes from environment seed `seed` on, every `every` steps over the last ten
-    evaluations of the last phase, at five evenly spaced steps before them, and at the end of every earlier phase.
-    At the end: `final_episodes` of the last policy, from other seeds. Settings are chosen on the former episodes
-    and reported on the latter.
-    """
-
-    episodes: int = 10
-    seed: int = 10_000
-    every: int = 5_000
-    final_episodes: int = 100
-    final_seed: int = 1_000_000
-
-    def schedule(self, steps: int) -> list[int]:
-        """The steps of the last phase at which policies are evaluated; trainings too short for it scale it down."""
-        every = min(self.every, max(1, steps // (2 * EVALUATIONS)))
-        dense = [steps - every * back for back in range(EVALUATIONS)]
-        before = steps - every * EVALUATIONS
-        sparse = [before * part // SPARSE // every * every for part in range(1, SPARSE + 1)]
-        return sorted({step for step in (*sparse, *dense) if step > 0})
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,13 +25,23 @@ class Cell:
     seeds: tuple[int, ...] = (0,)
     length: tuple[int, ...] | None = None
     """Gradient steps, for every phase or one number each; None: the preset's."""
-    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    settings: Settings = field(default_factory=dict[str, Setting])
     environment: str | None = None
     """Where it is evaluated, if not in the environment of the data's task."""
 
     @property
     def name(self) -> str:
         return f"{self.data} {self.algorithm}"
+
+    @property
+    def method(self) -> str:
+        """The algorithm with its preset: a column of the bench's view."""
+        return f"{self.algorithm}@{self.preset}"
+
+    @property
+    def training(self) -> tuple[object, ...]:
+        """What cells must agree in to train together; their datasets may differ."""
+        return self.algorithm, self.preset, self.seeds, self.length, plain_json(self.settings)
 
     @property
     def online(self) -> bool:
@@ -93,7 +77,7 @@ def plan(
     seeds: int | Sequence[int] = 5,
     preset: str = "quick",
     length: Sequence[int] | None = None,
-    grids: Mapping[str, Mapping[str, Any]] | None = None,
+    grids: Mapping[str, Settings] | None = None,
     environment: str | None = None,
 ) -> list[Cell]:
     """The cells of a bench, task by task.
@@ -127,6 +111,11 @@ def plan(
     return list(cells.values())
 
 
+def plain_json(value: Mapping[str, object]) -> dict[str, Json]:
+    """Settings as they are read back from a file: lists in place of tuples."""
+    return json.loads(json.dumps(dict(value)))
+
+
 def _online_place(task: str, environment: str | None) -> tuple[str, str]:
     """The environment that a task's online methods learn in, and the name they are evaluated under."""
     from sbac.environments.tasks import find_task, is_task
@@ -137,11 +126,11 @@ def _online_place(task: str, environment: str | None) -> tuple[str, str]:
     return find_task(name).env_id if is_task(name) else name, name
 
 
-def parse_grids(words: Sequence[str], no_grid: bool) -> dict[str, dict[str, Any]]:
+def parse_grids(words: Sequence[str], no_grid: bool) -> dict[str, dict[str, Setting]]:
     """`sbac.alpha=0.2,2` as {"sbac": {"alpha": [0.2, 2]}}; with `no_grid`, methods not named have no settings."""
     from sbac.algorithms import REGISTRY
 
-    grids: dict[str, dict[str, Any]] = {name: {} for name in REGISTRY} if no_grid else {}
+    grids: dict[str, dict[str, Setting]] = {name: {} for name in REGISTRY} if no_grid else {}
     named: set[str] = set()
     for word in words:
         name, dot, rest = word.partition(".")
@@ -156,7 +145,7 @@ def parse_grids(words: Sequence[str], no_grid: bool) -> dict[str, dict[str, Any]
     return grids
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> Setting:
     try:
         return json.loads(text)
     except ValueError:

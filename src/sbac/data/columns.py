@@ -1,4 +1,4 @@
-"""The checks a table of transitions passes on its way in: every problem is a line that names the column and the row."""
+"""The checks on a table of transitions. Every problem is a line that names the column and the row."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 
 def problems(columns: Columns, low: ArrayLike, high: ArrayLike) -> Iterator[str]:
-    """Everything that keeps the columns from being a dataset, worst first; nothing at all if they are one."""
+    """Every problem for which the columns are not a dataset, worst first; none if they are one."""
     arrays = {name: _array(columns[name]) for name in REQUIRED + OPTIONAL if columns.get(name) is not None}
     yield from missing(arrays)
     sound: dict[str, Array] = {}
@@ -37,7 +37,7 @@ def problems(columns: Columns, low: ArrayLike, high: ArrayLike) -> Iterator[str]
 
 
 def _array(values: ArrayLike) -> Array:
-    """The values as an array; as an array of objects where they do not form one."""
+    """The values as an array; an empty array of objects if they do not form one."""
     try:
         return np.asarray(values)
     except ValueError:
@@ -45,7 +45,7 @@ def _array(values: ArrayLike) -> Array:
 
 
 def missing(columns: Mapping[str, Any]) -> Iterator[str]:
-    """A line for every column that a dataset cannot do without."""
+    """A line for every required column that is missing."""
     for name in REQUIRED:
         if columns.get(name) is None:
             yield f"{name}: missing; a dataset has {', '.join(REQUIRED)}, and timeouts and next_observations if known"
@@ -82,9 +82,9 @@ def _lengths(arrays: Mapping[str, Array]) -> Iterator[str]:
         if len(array) != rows:
             yield f"{name}: {len(array)} rows, but {first} has {rows}"
     if "observations" in arrays and "next_observations" in arrays:
-        features, following = arrays["observations"].shape[1], arrays["next_observations"].shape[1]
-        if features != following:
-            yield f"next_observations: {following} features, but observations has {features}"
+        features, next_features = arrays["observations"].shape[1], arrays["next_observations"].shape[1]
+        if features != next_features:
+            yield f"next_observations: {next_features} features, but observations has {features}"
 
 
 def _bounds(actions: Array, low: ArrayLike, high: ArrayLike) -> Iterator[str]:

@@ -3,7 +3,7 @@
 - Episodes end at a terminal, at a time limit (`timeouts`), or at the last row. An unfinished last episode counts as
   cut by a time limit.
 - A time limit is not a terminal. A row flagged as both is a time limit: D4RL gives it priority, and logs that call
-  every end of an episode "done" flag their time limits exactly so.
+  every end of an episode "done" flag their time limits in this way.
 - Stored `next_observations` are taken as the true s'. Without them s' is the next row of the same episode; the last
   row of an episode cut by a time limit has no known s', and a terminal row needs none: its s' is masked.
 - a' is the action of the next row of the same episode.
@@ -12,7 +12,6 @@
 """
 
 import hashlib
-import io
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,17 +27,17 @@ from sbac.files import write_atomic
 Floats = NDArray[np.float32]
 Flags = NDArray[np.bool_]
 
-KINDS = ("D4RL", "Minari", "made", "embedded", "user")
+SOURCE_KINDS = ("D4RL", "Minari", "made", "embedded", "user")
 
 
 def check_share(fraction: float) -> None:
-    """Refuses what is no share of the episodes that leaves some for training."""
+    """Refuses a share of the episodes that would leave none for training."""
     if not 0.0 <= fraction < 1.0:
         raise UserError(f"validation: expected a share of the episodes in [0, 1), got {fraction}")
 
 
 class Dataset:
-    """Columns of equal length, one row per decision, in the order they were made.
+    """Columns of equal length, one row per decision, in the order of the decisions.
 
     observations, actions, rewards, next_observations: float32
     terminals, timeouts: bool, never both on one row; the last row of every episode has one of them
@@ -102,8 +101,8 @@ class Dataset:
         if stored is not None:
             self.next_observations = stored
         else:
-            following = np.arange(rows) + ~last
-            self.next_observations = self.observations[following]
+            next_rows = np.arange(rows) + ~last
+            self.next_observations = self.observations[next_rows]
         self.stores_next = stored is not None
         self.has_next = ~self.timeouts if stored is None else np.ones(rows, bool)
         self.has_next_action = ~self.timeouts
@@ -169,27 +168,25 @@ class Dataset:
         return {name: getattr(self, name) for name in names + ["next_observations"] * self.stores_next}
 
     def save(self, path: str | Path) -> None:
-        """Write an npz file that `sbac.load` reads back as the same dataset."""
+        """Writes an npz file that `sbac.load` reads back as the same dataset."""
         path = Path(path)
         if path.suffix != ".npz":
             raise UserError(f"{path}: datasets are saved as .npz")
         about = {"name": self.name, "kind": self.kind, "task": self.task or ""}
         arrays = self._columns() | {"action_low": self.action_low, "action_high": self.action_high}
         arrays |= {key: np.array(value) for key, value in about.items()}
-        buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, **arrays)
-        write_atomic(path, buffer.getvalue())
+        write_atomic(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
 
 
 def jumps(observations: Floats, next_observations: Floats) -> Flags:
-    """Rows whose s' is not the observation of the row after it (the last row jumps out of the log)."""
+    """Rows whose s' is not the observation of the next row; the last row is always one of them."""
     distance = np.abs(next_observations[:-1] - observations[1:])
     apart = (distance > 1e-6 * np.maximum(1.0, np.abs(observations[1:]))).any(axis=1)
     return np.append(apart, True)
 
 
 def time_limits(terminals: ArrayLike, horizon: int) -> Flags:
-    """Time limits that a log left out: an episode that reaches the horizon ends there."""
+    """The time limits of a log that does not flag them: an episode ends when it reaches the horizon."""
     ended = np.asarray(terminals).reshape(-1).astype(bool)
     ends = np.concatenate([[-1], np.flatnonzero(ended)])
     rows = np.arange(len(ended))

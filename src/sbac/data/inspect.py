@@ -1,6 +1,5 @@
-"""What a dataset holds, what is wrong with a file, and which datasets are within reach."""
+"""A dataset in numbers, the problems of a file, and the list of datasets."""
 
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,13 +74,13 @@ def summarise(data: Dataset) -> Summary:
 def duplicates(*columns: NDArray[np.float32]) -> NDArray[np.bool_]:
     """Rows that repeat an earlier row in all columns, found by a 64-bit fingerprint of each row."""
     random = np.random.default_rng(0)
-    prints = np.zeros(len(columns[0]), np.uint64)
+    prints: NDArray[np.uint64] = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
         words = np.ascontiguousarray(column).view(np.uint32)
-        for feature in range(words.shape[1]):
-            word = words[:, feature].astype(np.uint64) + np.uint64(feature + 1)
-            word *= random.integers(1, 2**63, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
-            prints += word ^ (word >> np.uint64(32))
+        factors = random.integers(1, 2**63, words.shape[1], np.uint64) * np.uint64(2) + np.uint64(1)
+        for feature, factor in enumerate(factors):
+            word = (words[:, feature].astype(np.uint64) + np.uint64(feature + 1)) * factor
+            prints = prints + (word ^ (word >> np.uint64(32)))
     repeats = np.ones(len(prints), bool)
     repeats[np.unique(prints, return_index=True)[1]] = False
     return repeats
@@ -123,16 +122,18 @@ def _described(s: Summary) -> Iterator[str]:
 def _draw(data: Dataset, summary: Summary, path: Path) -> None:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 7), layout="constrained")
-    axes: Any = figure.subplots(2, 2)
-    returns, lengths, actions, observations = axes.flat
+    figure: Any = Figure(figsize=(10, 7), layout="constrained")
+    returns, lengths, actions, observations = figure.subplots(2, 2).flat
     returns.hist(summary.returns, bins=40)
     returns.set(xlabel="return", ylabel="episodes")
     if summary.task:
         task = find_task(summary.task)
         point = (task.reference_max - task.reference_min) / 100.0
-        scale = (task.score, lambda score: point * score + task.reference_min)
-        returns.secondary_xaxis("top", functions=scale).set_xlabel("normalised score")
+
+        def unscored(score: float) -> float:
+            return point * score + task.reference_min
+
+        returns.secondary_xaxis("top", functions=(task.score, unscored)).set_xlabel("normalised score")
     figure.suptitle(f"{summary.name} ({summary.kind})")
     lengths.hist(summary.lengths, bins=40)
     lengths.set(xlabel="steps", ylabel="episodes")
@@ -145,14 +146,12 @@ def _draw(data: Dataset, summary: Summary, path: Path) -> None:
     observations.errorbar(feature, mean, deviation, fmt=".", label="mean ± std")
     observations.set(xlabel="observation feature", ylabel="value")
     observations.legend()
-    image = io.BytesIO()
-    figure.savefig(image, format="png", dpi=120)
-    write_atomic(path, image.getvalue())
+    write_atomic(path, lambda file: figure.savefig(file, format="png", dpi=120))
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What stands in the way of training, and what is odd but accepted."""
+    """The problems that keep a file from being trained on, and the oddities that do not."""
 
     problems: list[str]
     notes: list[str]
@@ -164,7 +163,7 @@ def check(source: str | Path) -> list[str]:
 
 
 def examine(source: str | Path) -> Findings:
-    """Every problem of a file, and every oddity that the rules of transitions settle without asking."""
+    """Every problem of a file, and every oddity that the rules of transitions settle."""
     try:
         known = read(source)
     except UserError as error:
@@ -208,7 +207,7 @@ def _rows(flags: NDArray[np.bool_], what: str) -> Iterator[str]:
 
 
 def listing() -> str:
-    """Which datasets are here, which can be made, which must be downloaded."""
+    """The datasets that are here, those that can be made, and those that must be downloaded."""
     here = [*_here()]
     names = {name for name, _, _ in here}
     makeable = [name for name in made_names() if name not in names]

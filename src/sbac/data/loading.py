@@ -1,4 +1,4 @@
-"""`sbac.load`: one Dataset out of every source a user has. A wrong file is named, never guessed at."""
+"""`sbac.load`: a Dataset from a name, a file, a folder or arrays. What is not clear is refused, never guessed."""
 
 import os
 import re
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sbac.data.columns import missing
-from sbac.data.dataset import KINDS, Dataset, jumps, time_limits
+from sbac.data.dataset import SOURCE_KINDS, Dataset, jumps, time_limits
 from sbac.data.formats import arrays, hdf5, minari, tables
 from sbac.data.naming import ColumnMap, match, side_by_side
 from sbac.environments.tasks import EMBEDDED, TASKS, find_task, is_task, task_of_file
@@ -24,7 +24,7 @@ BESIDE = ("action_low", "action_high", "name", "kind", "task")
 HDF5 = (".hdf5", ".h5")
 SUFFIXES = (*HDF5, ".npz", ".parquet", ".csv")
 LONGEST_LIMIT = 1000
-"""The longest time limit of a D4RL task: a longer stretch without any flag in a D4RL file lacks some."""
+"""The longest time limit of a D4RL task. A longer stretch without a flag means that a D4RL file lacks flags."""
 
 
 def load(
@@ -54,7 +54,7 @@ def read(
     columns: ColumnMap | None = None,
     horizon: int | None = None,
 ) -> dict[str, Any]:
-    """The arguments of `Dataset` for a source: its columns as they stand in the file, and what is known of them."""
+    """The arguments of `Dataset` for a source: its columns as they are in the file, and its name, kind and task."""
     is_hdf5 = False
     if isinstance(source, Mapping):
         about = {key: source[key] for key in ("name", "kind", "task") if key in source}
@@ -72,30 +72,30 @@ def read(
 
 @dataclass(frozen=True)
 class Located:
-    """Where a source lies, and what its name says about it."""
+    """The path of a source, and the arguments of `Dataset` that follow from its name."""
 
     path: Path
     about: dict[str, str]
 
 
 def data_folder() -> Path:
-    """Where datasets are kept: $SBAC_DATA, or the folder `data` beside."""
+    """The folder of the datasets: $SBAC_DATA, or `data` in the current folder."""
     return Path(os.environ.get("SBAC_DATA") or "data")
 
 
 def embedded_file(name: str) -> Path:
-    """Where the package keeps a dataset of its own."""
+    """The file of a dataset that comes with the package."""
     return Path(__file__).parent / "embedded" / f"{name}.npz"
 
 
 def d4rl_folders() -> list[Path]:
-    """Where D4RL's files are looked for: the data folder, here, and D4RL's own cache."""
+    """The folders in which D4RL's files are looked for: the data folder, the current one, and D4RL's own cache."""
     cache = os.environ.get("D4RL_DATASET_DIR") or "~/.d4rl/datasets"
     return [data_folder(), Path("."), Path(cache).expanduser()]
 
 
 def locate(source: str | Path) -> Located:
-    """Find a source by its name, or as a path."""
+    """Finds a source by its name, or as a path."""
     name = str(source)
     if name in EMBEDDED:
         path = embedded_file(name)
@@ -151,7 +151,7 @@ def _locate_d4rl(name: str) -> Located:
 
 
 def _read_path(path: Path, columns: ColumnMap | None) -> dict[str, Any]:
-    """The columns of a file or folder, by what it is."""
+    """The columns of a file or folder of any format."""
     try:
         if path.is_dir():
             return _read_folder(path, columns)
@@ -188,7 +188,7 @@ def _named(stored: Mapping[str, Any], columns: ColumnMap | None, where: str) -> 
 
 
 def _wanted(names: Collection[str], columns: ColumnMap | None, path: Path) -> list[str]:
-    """The arrays of a file that make up a dataset; others stay unread."""
+    """The arrays of a file that make up a dataset; others are not read."""
     fields = [name for parts in match(names, columns, str(path)).values() for name in parts]
     return fields + [name for name in BESIDE if name in names]
 
@@ -199,7 +199,7 @@ def _read_npz(path: Path, columns: ColumnMap | None) -> dict[str, Any]:
     known = _named(stored, columns, str(path))
     texts = {key: stored[key] for key in ("name", "kind", "task") if key in stored}
     about = {key: str(text) for key, text in texts.items() if text.dtype.kind == "U" and text.shape == ()}
-    if about.get("kind") in KINDS and (not about.get("task") or is_task(about["task"])):
+    if about.get("kind") in SOURCE_KINDS and (not about.get("task") or is_task(about["task"])):
         known |= {key: value for key, value in about.items() if value}
     if known.get("kind", "user") == "user":
         known["name"] = path.name
@@ -207,7 +207,7 @@ def _read_npz(path: Path, columns: ColumnMap | None) -> dict[str, Any]:
 
 
 def _with_time_limits(known: dict[str, Any], horizon: int | None, is_hdf5: bool) -> dict[str, Any]:
-    """Fill in `timeouts` where the log says by other means where its episodes end: by number, horizon, or stored s'."""
+    """Fills in `timeouts` where episode numbers, the horizon or the stored s' tell where episodes end."""
     episode = known.pop("episode", None)
     ended = np.asarray(known.get("terminals", [])).reshape(-1)
     if ("timeouts" in known and episode is None) or not len(ended) or ended.dtype.kind not in "fiub":
@@ -222,15 +222,15 @@ def _with_time_limits(known: dict[str, Any], horizon: int | None, is_hdf5: bool)
         flagged = np.asarray(known.get("timeouts", np.zeros(len(ended)))).reshape(-1)
         last = np.append(number[1:] != number[:-1], True)
         return known | {"timeouts": (last & running) | (flagged != 0)} if len(flagged) == len(ended) else known
-    observations, following = (np.asarray(known.get(key, 0)) for key in ("observations", "next_observations"))
+    observations, next_observations = (np.asarray(known.get(key, 0)) for key in ("observations", "next_observations"))
     if horizon is not None:
         cut = time_limits(ended, horizon)
-        numeric = observations.dtype.kind in "fiu" and following.dtype.kind in "fiu"
-        if following.shape == observations.shape != () and len(following) == len(ended) and numeric:
-            cut |= jumps(observations, following) & running
+        numeric = observations.dtype.kind in "fiu" and next_observations.dtype.kind in "fiu"
+        if next_observations.shape == observations.shape != () and len(next_observations) == len(ended) and numeric:
+            cut |= jumps(observations, next_observations) & running
         return known | {"timeouts": cut}
     stretch = int(np.diff(np.flatnonzero(ended), prepend=-1, append=len(ended)).max()) - 1
-    if is_hdf5 and following.shape == () and stretch > LONGEST_LIMIT:
+    if is_hdf5 and next_observations.shape == () and stretch > LONGEST_LIMIT:
         raise UserError(
             f"{name}: no timeouts, and {stretch} rows in a row without a terminal; "
             "say where episodes end with horizon= or task="

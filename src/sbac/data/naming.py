@@ -1,4 +1,4 @@
-"""Which column of a file is which: by the names below, or by the caller's own mapping. Never by resemblance."""
+"""Finds the columns of a file by the names below, or by the caller's own mapping; never by similarity."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -19,14 +19,14 @@ NAMES = {
     "next_observations": ("next_observations", "next_observation", "next_obs"),
     "episode": ("episode", "episodes", "episode_id"),
 }
-"""The fields of a dataset and the names they are found by. `episode` numbers the episodes: a change ends one.
+"""The fields of a dataset, and their names in files. `episode` numbers the episodes: where it changes, one ends.
 
 `done` is not among them: it does not say whether a time limit is meant.
 """
 
 
 def match(available: Collection[str], columns: ColumnMap | None, where: str) -> dict[str, list[str]]:
-    """For every field that the file has, the columns that make it up (several where they are numbered)."""
+    """For every field that the file has, its column, or its numbered columns."""
     columns = columns or {}
     for field in columns:
         if field not in NAMES:
@@ -46,7 +46,7 @@ def match(available: Collection[str], columns: ColumnMap | None, where: str) -> 
 
 
 def side_by_side(stored: Mapping[str, Any], names: Sequence[str], where: str) -> Any:
-    """The column of that name, or the matrix of several of them."""
+    """One column as it is, or two and more as a matrix."""
     if len(names) == 1:
         return stored[names[0]]
     lengths = {name: np.shape(stored[name])[:1] for name in names}

@@ -2,7 +2,8 @@
 
 gymnasium-robotics rewards the palm for being far from the door's handle, the hammer and the ball, where D4RL punishes
 it; D4RL ends the pen's episode when the pen is dropped, and its time limit is 100. Importing this module registers
-sbac/AdroitDoor-v1, sbac/AdroitHammer-v1, sbac/AdroitPen-v1 and sbac/AdroitRelocate-v1 with Gymnasium.
+sbac/AdroitDoor-v1, sbac/AdroitHammer-v1, sbac/AdroitPen-v1 and sbac/AdroitRelocate-v1 with Gymnasium; the package does
+so when one of these ids is asked for.
 """
 
 import contextlib
@@ -44,7 +45,7 @@ def hammer(env: Any) -> float:
 
 
 def pen(env: Any) -> float:
-    """Hold the pen where the target is and as the target points."""
+    """Hold the pen at the target's place and in the target's direction."""
     sites, position = env.data.site_xpos, env.data.xpos[env.obj_body_id]
     pointing = (sites[env.obj_t_site_id] - sites[env.obj_b_site_id]) / env.pen_length
     wanted = (sites[env.tar_t_site_id] - sites[env.tar_b_site_id]) / env.tar_length
@@ -102,16 +103,19 @@ class AdroitWithD4RLRewards(gymnasium.Wrapper[Any, Any, Any, Any]):
 def _simulator(name: str) -> Any:
     module, cls = name.split(":")
     try:
-        with contextlib.redirect_stderr(io.StringIO()):  # it greets every import with a notice about its own rewards
+        with contextlib.redirect_stderr(io.StringIO()):  # every import prints a notice about its rewards
             return getattr(importlib.import_module(f"gymnasium_robotics.envs.adroit_hand.{module}"), cls)
     except ImportError as error:
         raise UserError("the Adroit tasks need gymnasium-robotics: pip install 'sbac[robotics]'") from error
 
 
-for _task, _rules in RULES.items():
-    gymnasium.register(
-        id=f"sbac/Adroit{_task}-v1",
-        entry_point="sbac.environments.adroit:AdroitWithD4RLRewards",
-        max_episode_steps=_rules.horizon,
-        kwargs={"task": _task},
-    )
+def register() -> None:
+    """Registers the four tasks with Gymnasium, once."""
+    for task, rules in RULES.items():
+        if (name := f"sbac/Adroit{task}-v1") not in gymnasium.registry:
+            gymnasium.register(  # pyright: ignore[reportUnknownMemberType]
+                name, AdroitWithD4RLRewards, max_episode_steps=rules.horizon, kwargs={"task": task}
+            )
+
+
+register()

@@ -1,20 +1,47 @@
-"""From a task's name, a Gymnasium id or a factory to an environment, and whether it fits the data."""
+"""Opens an environment by a task's name, a Gymnasium id or a factory, and checks whether it fits the data."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from sbac.environments.tasks import find_task, is_task
 from sbac.errors import UserError
+from sbac.policy import Floats
+
+
+class Space(Protocol):
+    """A flat box of real numbers, as `check_spaces` requires it."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    low: Floats
+    high: Floats
+
+
+class Environment(Protocol):
+    """The part of Gymnasium's environments that this package uses."""
+
+    observation_space: Space
+    action_space: Space
+
+    def reset(self, *, seed: int | None = None) -> tuple[Floats, Mapping[str, object]]: ...
+    def step(self, action: Floats, /) -> tuple[Floats, float, bool, bool, Mapping[str, object]]: ...
+    def close(self) -> None: ...
+
 
 EnvSource = str | Callable[[], Any]
+"""A task's name, a Gymnasium id, or a function that makes an environment."""
+ADROIT = "sbac/Adroit"
+"""How the ids of the environments in `sbac.environments.adroit` begin."""
 
 
 def open_environment(env_id: str, **options: Any) -> Any:
-    """`gymnasium.make` without its warnings on older versions, and with one line where it fails."""
+    """`gymnasium.make` without its warnings on older versions. An id that cannot be opened is a `UserError`."""
     import warnings
 
     import gymnasium
 
+    register_own(env_id)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.filterwarnings("ignore", message=".*out of date.*")
@@ -24,13 +51,21 @@ def open_environment(env_id: str, **options: Any) -> Any:
             raise no_environment(env_id, error) from None
 
 
+def register_own(env_id: str) -> None:
+    """Registers this package's environments with Gymnasium when one of their ids is asked for."""
+    if env_id.startswith(ADROIT):
+        from sbac.environments import adroit
+
+        adroit.register()
+
+
 def no_environment(name: str, error: Exception) -> UserError:
-    """What Gymnasium said of a name, in one line."""
+    """Gymnasium's error about a name, in one line."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return UserError(f"environment {name!r}: neither a task nor a Gymnasium id ({reason})")
 
 
-def environment_of(source: EnvSource) -> tuple[str, Callable[[], Any]]:
+def environment_of(source: EnvSource) -> tuple[str, Callable[[], Environment]]:
     """A name and a factory for a task name, a Gymnasium id or a factory."""
     if callable(source):
         return getattr(source, "__name__", "environment"), source
@@ -39,7 +74,7 @@ def environment_of(source: EnvSource) -> tuple[str, Callable[[], Any]]:
     return name, lambda: open_environment(name)
 
 
-def _check_source(source: Any) -> None:
+def _check_source(source: object) -> None:
     if not isinstance(source, str):
         raise UserError(
             f"environment: expected a task's name, a Gymnasium id or a function that makes one, got {type(source)}"
@@ -47,14 +82,15 @@ def _check_source(source: Any) -> None:
 
 
 def check_known(source: EnvSource) -> None:
-    """Refuses a name that no environment has, before anything is trained for it."""
+    """Refuses a name that no environment has, without opening one."""
     import gymnasium
 
     if callable(source):
         return
     _check_source(source)
-    if is_task(source) or ":" in source:  # module:id is known once the module is imported
+    if is_task(source) or ":" in source:  # Gymnasium knows module:id only once the module is imported
         return
+    register_own(source)
     try:
         gymnasium.spec(source)
     except gymnasium.error.Error as error:
@@ -62,7 +98,7 @@ def check_known(source: EnvSource) -> None:
 
 
 def is_known(name: str) -> bool:
-    """Whether a name is an environment's."""
+    """Whether a name is that of an environment."""
     try:
         check_known(name)
     except UserError:
@@ -71,7 +107,7 @@ def is_known(name: str) -> bool:
 
 
 def check_fits(source: EnvSource, observations: int, actions: int) -> None:
-    """Opens an environment once and refuses one whose states or actions are not those of the data."""
+    """Opens an environment once and refuses it if its observations or actions have other sizes than the data's."""
     name, make = environment_of(source)
     environment = make()
     check_spaces(environment, name)
@@ -84,8 +120,8 @@ def check_fits(source: EnvSource, observations: int, actions: int) -> None:
         )
 
 
-def check_spaces(environment: Any, name: str) -> None:
-    """Flat observations and continuous actions only."""
+def check_spaces(environment: Environment, name: str) -> None:
+    """Refuses an environment unless its observations are flat and its actions continuous."""
     import gymnasium
 
     for kind, space in (("observation", environment.observation_space), ("action", environment.action_space)):

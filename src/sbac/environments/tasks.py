@@ -1,4 +1,4 @@
-"""The paper's 19 tasks: environment, horizon, reference returns, D4RL's files and the scores of the paper's Table 1."""
+"""The paper's 19 tasks: environment, horizon, reference returns, D4RL's file names, scores of the paper's Table 1."""
 
 import re
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ class Task:
     reference_max: float
     paper_scores: Mapping[str, Score] = field(default_factory=dict[str, Score])
     files: tuple[str, ...] = ()
-    """The names D4RL's own file goes by, in the order they are looked for."""
+    """The names of D4RL's own file, in the order in which they are tried."""
 
     @property
     def suite(self) -> str:
-        """MuJoCo or Adroit: the paper averages each by itself."""
+        """MuJoCo or Adroit; the paper gives a mean for each."""
         return "Adroit" if "Adroit" in self.env_id else "MuJoCo"
 
     def score(self, value: float) -> float:
@@ -51,10 +51,10 @@ _ENVIRONMENTS = {
     "halfcheetah": ("HalfCheetah-v4", 1000, -280.178953, 12135.0),
     "hopper": ("Hopper-v4", 1000, -20.272305, 3234.3),
     "walker2d": ("Walker2d-v4", 1000, 1.629008, 4592.3),
-    "pen": ("sbac.environments.adroit:sbac/AdroitPen-v1", 100, 96.262799, 3076.8331017826877),
-    "hammer": ("sbac.environments.adroit:sbac/AdroitHammer-v1", 200, -274.856578, 12794.134825156867),
-    "door": ("sbac.environments.adroit:sbac/AdroitDoor-v1", 200, -56.512833, 2880.5693087298737),
-    "relocate": ("sbac.environments.adroit:sbac/AdroitRelocate-v1", 200, -6.425911, 4233.877797728884),
+    "pen": ("sbac/AdroitPen-v1", 100, 96.262799, 3076.8331017826877),
+    "hammer": ("sbac/AdroitHammer-v1", 200, -274.856578, 12794.134825156867),
+    "door": ("sbac/AdroitDoor-v1", 200, -56.512833, 2880.5693087298737),
+    "relocate": ("sbac/AdroitRelocate-v1", 200, -6.425911, 4233.877797728884),
 }
 
 # The paper's Table 1, in its order; "-" where it has no number. Its baselines are D4RL v0 figures.
@@ -98,7 +98,7 @@ def _task(base: str, version: str, scores: Mapping[str, Score]) -> Task:
 
 
 def _files(environment: str, tier: str, version: str) -> tuple[str, ...]:
-    """D4RL's file names: hopper_medium_replay-v2.hdf5, door-human-v1.hdf5; v0 names its files otherwise."""
+    """D4RL's file names: hopper_medium_replay-v2.hdf5, door-human-v1.hdf5; those of v0 follow other rules."""
     spelled = f"{environment}-{tier}-{version}"
     if tier == "human":
         d4rl = f"{environment}-v0_demos_clipped" if version == "v0" else spelled
@@ -149,7 +149,7 @@ def is_task(name: str) -> bool:
 
 
 def task_of_file(filename: str) -> str | None:
-    """The task whose D4RL file bears this name, or None."""
+    """The task whose D4RL file has this name, or None."""
     for base in _SCORES:
         for version in ("v0", "v1") if base.endswith("-human") else ("v0", "v1", "v2"):
             task = _task(base, version, _SCORES[base])

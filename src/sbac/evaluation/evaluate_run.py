@@ -1,20 +1,37 @@
 """Evaluation of the policies of a run, on all cores."""
 
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sbac import interrupts
 from sbac.environments.opening import is_known
 from sbac.errors import UserError
 from sbac.evaluation.worker import Pool
 from sbac.policy import Policy
+from sbac.records import Json, Settings, as_json, parse
+from sbac.runs import Episodes, policy_record, policy_setting, read_record
+
+
+@dataclass(frozen=True)
+class PolicyEpisodes:
+    """What one policy did: the run it comes from, and its episodes."""
+
+    algorithm: str
+    seed: int
+    setting: Settings
+    episodes: Episodes
+
+
+def policy_episodes_json(row: PolicyEpisodes) -> dict[str, Json]:
+    """The columns of evaluations.jsonl, without those that say when."""
+    return {"algorithm": row.algorithm, "seed": row.seed, **row.setting, **as_json(row.episodes)}
 
 
 def evaluate_policies(
     target: Path, environment: str | None = None, episodes: int = 10, seed: int = 0, pool: Pool | None = None
-) -> list[dict[str, Any]]:
-    """A row per policy of a run's folder (or for one policy file), as in evaluations.jsonl."""
+) -> list[PolicyEpisodes]:
+    """Plays episodes of every policy of a run's folder (or of one policy file)."""
     paths = policy_files(target)
     policies = [Policy.load(path) for path in paths]
     where = environment or own_environment(target, policies[0])
@@ -22,38 +39,31 @@ def evaluate_policies(
         raise UserError(f"{target}: no environment is known for it; name one with --env")
     with Pool(expected=len(paths)) if pool is None else nullcontext(pool) as workers:
         answers = [workers.submit(path, where, episodes, seed) for path in paths]
-        rows: list[dict[str, Any]] = []
-        for policy, answer in zip(policies, answers, strict=True):
+        rows: list[PolicyEpisodes] = []
+        for policy, path, answer in zip(policies, paths, answers, strict=True):
             interrupts.check()
-            rows.append(_row(policy) | answer.result())
+            about, played = policy_record(policy), parse(Episodes, answer.result(), f"the episodes of {path}")
+            rows.append(PolicyEpisodes(about.algorithm, about.seed, policy_setting(policy, about.grid), played))
         return rows
 
 
 def own_environment(target: Path, policy: Policy) -> str | None:
-    """Where a run was evaluated while it trained, or learned; else its data's task. One that was a function has only
-    a name, and counts if that is an environment's."""
-    from sbac.runs import read_config
+    """The environment that a run was evaluated in while it trained, or learned in; else that of its data's task.
 
-    watched = read_config(target)["evaluation"]["environment"] if target.is_dir() else None
-    for name in (watched, policy.config.get("environment"), policy.config.get("task")):
-        if name is not None and is_known(name):
-            return name
-    return None
+    An environment made by a function has only a name, which counts if Gymnasium or a task has it.
+    """
+    watched = read_record(target).evaluation.environment if target.is_dir() else None
+    about = policy_record(policy)
+    return next(
+        (name for name in (watched, about.environment, about.task) if name is not None and is_known(name)), None
+    )
 
 
 def policy_files(target: Path) -> list[Path]:
     """The policies of a run's folder, in order, or the one file."""
     if target.is_file():
         return [target]
-    from sbac.runs import read_config
-
-    labels = read_config(target)["labels"]
-    paths = [target / "policies" / f"{label}.safetensors" for label in labels]
+    paths = [target / "policies" / f"{label}.safetensors" for label in read_record(target).labels]
     if not any(path.exists() for path in paths):
         raise UserError(f"{target}: the run has no policies yet; finish it with sbac train --resume")
     return [path for path in paths if path.exists()]
-
-
-def _row(policy: Policy) -> dict[str, Any]:
-    grid = {name: policy.config[name] for name in policy.config["grid"]}
-    return {"algorithm": policy.config["algorithm"], "seed": policy.config["seed"], **grid}

@@ -1,4 +1,4 @@
-"""Episodes of a policy in an environment, several at once in lock-step so that one network pass serves them all."""
+"""Episodes of a policy in an environment. All are stepped together, so that one pass of the network serves them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbac.environments.lanes import BODIES, BodyLanes, Lanes
-from sbac.environments.opening import EnvSource, check_spaces, environment_of
+from sbac.environments.opening import Environment, EnvSource, check_spaces, environment_of
 from sbac.environments.tasks import is_task, normalised_score
 from sbac.errors import UserError, positive
 
@@ -21,7 +21,7 @@ class Acts(Protocol):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Undiscounted returns of the episodes, and where the task has reference returns the normalised scores."""
+    """Undiscounted returns of the episodes, and normalised scores where the task has reference returns."""
 
     environment: str
     returns: list[float]
@@ -39,9 +39,9 @@ class Evaluation:
 
 
 def rollout(
-    environments: Sequence[Any], policy: Acts, seeds: Sequence[int]
+    environments: Sequence[Environment], policy: Acts, seeds: Sequence[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return and length of one episode per environment; finished ones wait for the rest."""
+    """Return and length of one episode per environment."""
     states = [env.reset(seed=int(seed))[0] for env, seed in zip(environments, seeds, strict=True)]
     returns, lengths = np.zeros(len(states)), np.zeros(len(states), np.int64)
     running = list(range(len(states)))
@@ -59,7 +59,7 @@ def rollout(
 
 
 def _actions(policy: Acts, states: NDArray[Any], size: int) -> NDArray[Any]:
-    """An action for each state; one of another size would be stretched to all motors without a word."""
+    """An action for each state. Actions of another size are refused: numpy would silently repeat one number."""
     actions = np.asarray(policy(states))
     if actions.shape != (len(states), size):
         raise UserError(f"actions of shape {actions.shape} for {len(states)} states; expected {(len(states), size)}")
@@ -67,10 +67,10 @@ def _actions(policy: Acts, states: NDArray[Any], size: int) -> NDArray[Any]:
 
 
 def rollout_lanes(lanes: Lanes, policy: Acts, seeds: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The same as `rollout`, to the bit, for environments whose lanes are stepped together and faster."""
+    """The same numbers as `rollout`, bit for bit, by lanes, which are faster."""
     lanes.begin(seeds)
     returns, lengths = np.zeros(len(seeds)), np.zeros(len(seeds), np.int64)
-    running, size = lanes.everyone, lanes.instances[0].action_space.shape[0]
+    running, size = lanes.all_lanes, lanes.instances[0].action_space.shape[0]
     while len(running):
         actions = _actions(policy, lanes.observations[running], size)
         seen, rewards, fallen = lanes.advance(actions, running)
@@ -82,12 +82,12 @@ def rollout_lanes(lanes: Lanes, policy: Acts, seeds: Sequence[int]) -> tuple[NDA
 
 
 class Evaluator:
-    """Keeps its environments between evaluations: making them costs more than a short episode."""
+    """Plays episodes. It keeps its environments: opening them takes longer than a short episode."""
 
     def __init__(self, source: EnvSource) -> None:
         self.name, self._make = environment_of(source)
         self._source = source
-        self._environments: list[Any] = []
+        self._environments: list[Environment] = []
         self._lanes: Lanes | None = None
 
     def __call__(self, policy: Acts, episodes: int, seed: int) -> Evaluation:
@@ -97,7 +97,7 @@ class Evaluator:
             raise UserError(f"seed {seed}: expected at least 0")
         seeds = range(seed, seed + episodes)
         if self.name in BODIES and not callable(self._source):
-            if self._lanes is None or len(self._lanes.everyone) != episodes:
+            if self._lanes is None or len(self._lanes.all_lanes) != episodes:
                 self._lanes = BodyLanes(self.name, episodes, seed)
             returns, lengths = rollout_lanes(self._lanes, policy, seeds)
         else:
@@ -114,7 +114,7 @@ class Evaluator:
 
 
 def versions() -> dict[str, str]:
-    """What the numbers depend on."""
+    """The versions of the packages that the returns depend on."""
     from importlib.metadata import PackageNotFoundError, version
 
     found: dict[str, str] = {}

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbac.errors import UserError
-from sbac.files import write_atomic
+from sbac.files import Arrays, read_safetensors, write_safetensors
 from sbac.policy import Floats
 
 FORMAT = 1
@@ -27,13 +27,13 @@ class Rung:
     sampled: list[float] = dataclasses.field(default_factory=list[float])
 
     def policy(self) -> dict[str, Floats]:
-        """The arrays as they act."""
+        """The arrays in the precision with which the policy acts."""
         return {k: v.astype(np.float32) for k, v in self.arrays.items()}
 
 
 @dataclasses.dataclass
 class Ladder:
-    """One training run's policies, in the order of their steps. `about` says where it comes from."""
+    """One training run's policies, in the order of their steps. `about` describes the training."""
 
     environment: str
     kind: str
@@ -52,10 +52,8 @@ def ladder_hash(path: Path) -> str:
 
 
 def write_ladders(path: str | Path, ladders: Sequence[Ladder]) -> None:
-    """Several ladders in one file, which holds no time, path or host."""
-    from safetensors.numpy import save
-
-    tensors: dict[str, NDArray[Any]] = {}
+    """Writes ladders into one file, which holds no time, path or host."""
+    tensors: Arrays = {}
     headers: list[dict[str, Any]] = []
     for i, ladder in enumerate(ladders):
         for name in sorted(ladder.rungs[0].arrays if ladder.rungs else ()):
@@ -70,21 +68,14 @@ def write_ladders(path: str | Path, ladders: Sequence[Ladder]) -> None:
                 "sampled": [[round(r, 2) for r in rung.sampled] for rung in ladder.rungs],
             }
         )
-    # One entry: safetensors writes several in any order, and equal ladders shall be equal files.
+    # One entry: safetensors does not fix the order of more, and equal ladders shall be equal files.
     header = json.dumps({"format": FORMAT, "ladders": headers}, sort_keys=True)
-    write_atomic(Path(path), save(tensors, {"sbac-ladders": header}))
+    write_safetensors(Path(path), tensors, {"sbac-ladders": header})
 
 
 def read_ladders(path: str | Path) -> list[Ladder]:
     """The ladders of a file."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(str(path), framework="numpy") as f:  # pyright: ignore[reportUnknownVariableType]
-            meta: dict[str, str] = f.metadata() or {}
-            tensors = {k: f.get_tensor(k) for k in f.keys()}  # noqa: SIM118 (not a mapping)
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{path}: not a ladder file ({error})") from None
+    tensors, meta = read_safetensors(Path(path), "ladder file")
     header = json.loads(meta.get("sbac-ladders", "{}"))
     if header.get("format") != FORMAT:
         raise UserError(f"{path}: not a ladder file of this version of sbac")

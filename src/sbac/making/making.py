@@ -1,45 +1,43 @@
-"""Making data by D4RL's recipe: policies along a soft actor-critic's training, kept as a ladder, acting again.
+"""Making data by D4RL's recipe: the policies of a ladder, saved along a soft actor-critic's training, act again.
 
 Tiers, as in D4RL: `random` are uniform actions; `medium` and `expert` are samples of one policy each; `medium-replay`
-is what training gathered up to the medium policy, `medium-expert` both joined.
+are the data of training up to the medium policy; `medium-expert` is medium and expert joined.
 """
 
-import contextlib
 import json
 import math
 import os
 import re
-import sys
-import tempfile
 import zipfile
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from sbac import interrupts
 from sbac.data.dataset import Dataset
 from sbac.data.loading import data_folder, made_names
-from sbac.errors import UserError, unknown
+from sbac.errors import UserError, positive, unknown
+from sbac.files import Arrays, write_atomic
 from sbac.making.ladder import Ladder, ladder_hash, read_ladders, shipped
-from sbac.making.shards import Columns, Played, Pool, Shard
+from sbac.making.shards import Played, Shard, ShardPool
+from sbac.progress import Progress
 
 TIERS = ("random", "medium-replay", "medium", "expert")
 SIZE = 1_000_000
 REPLAY_SIZES = {"halfcheetah": 200_000, "hopper": 400_000, "walker2d": 300_000}
 MOST_SHARDS, MOST_LANES = 8, 128
 LANE = 2_000
-"""The fewest steps of a lane: it goes on to the end of its last episode, so short lanes overshoot."""
+"""The fewest steps of a lane. A lane finishes its last episode, so short lanes make too many rows."""
 REPLAY_SHARDS, REPLAY_LANES = 2, 8
-"""As many lanes as training gathered its data with."""
+"""As many lanes as there were in training."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What decides the rows of made data, on one kind of processor."""
+    """Everything that the rows of made data depend on, on one kind of processor."""
 
     ladder: str
     tier: str
@@ -52,8 +50,8 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Part:
-    """Data of one tier that is not joined from others."""
+class TierData:
+    """Data of one tier; a dataset is one of them, or two joined."""
 
     body: str
     tier: str
@@ -61,7 +59,7 @@ class Part:
     seed: int
 
     def shards(self) -> list[Shard]:
-        """The work, cut in pieces that do not depend on who does them."""
+        """The work, cut into pieces that do not depend on the number of workers."""
         path = shipped(self.body)
         ladder = read_ladders(path)[0]
         replay = self.tier == "medium-replay"
@@ -74,13 +72,13 @@ class Part:
         number = TIERS.index(self.tier)
         return [Shard(str(path), stages, not replay, lanes, (self.seed, number, i)) for i in range(count)]
 
-    def join(self, shards: Sequence[Columns]) -> Columns:
+    def join(self, shards: Sequence[Arrays]) -> Arrays:
         """One shard after the other, the last cut to the size."""
         return {name: np.concatenate([shard[name] for shard in shards])[: self.size] for name in shards[0]}
 
 
 def layout(size: int) -> tuple[int, int]:
-    """Shards, and lanes of each: many lanes share a pass through the network, several shards share the cores."""
+    """The number of shards, and of lanes in each. Lanes share a pass through the network, shards use the cores."""
     lanes = min(max(size // LANE, 1), MOST_LANES)
     shards = min(math.isqrt(lanes - 1) + 1, MOST_SHARDS)
     return shards, lanes // shards
@@ -103,8 +101,8 @@ def parse(name: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def parts_of(name: str, size: int | None, seed: int) -> list[Part]:
-    """What a dataset consists of: one part, or two that are joined."""
+def parts_of(name: str, size: int | None, seed: int) -> list[TierData]:
+    """The parts of a dataset: one, or two that are joined."""
     body, tier = parse(name)
     if not shipped(body).is_file():
         raise UserError(f"{name}: this installation lacks its ladder of policies; reinstall the package")
@@ -112,19 +110,19 @@ def parts_of(name: str, size: int | None, seed: int) -> list[Part]:
         raise UserError(f"size {size}: expected at least 1 transition")
     if tier == "medium-expert":
         half = SIZE if size is None else math.ceil(size / 2)
-        return [Part(body, "medium", half, seed), Part(body, "expert", half, seed)]
-    return [Part(body, tier, size or (REPLAY_SIZES[body] if tier == "medium-replay" else SIZE), seed)]
+        return [TierData(body, "medium", half, seed), TierData(body, "expert", half, seed)]
+    return [TierData(body, tier, size or (REPLAY_SIZES[body] if tier == "medium-replay" else SIZE), seed)]
 
 
 def identity(name: str, size: int | None, seed: int) -> Identity:
-    """Of the dataset that would be made."""
+    """The identity of the dataset that would be made."""
     body, tier = parse(name)
     total = sum(part.size for part in parts_of(name, size, seed))
     return Identity(ladder_hash(shipped(body)), tier, total, seed, version("mujoco"))
 
 
 def made_identity(path: str | Path) -> Identity | None:
-    """Of a file, if it is made data; only this one entry is read."""
+    """The identity of a file, if it is made data; nothing else in the file is read."""
     try:
         with np.load(path, allow_pickle=False) as file:
             return Identity(**json.loads(str(file["identity"])))
@@ -132,8 +130,8 @@ def made_identity(path: str | Path) -> Identity | None:
         return None
 
 
-def join(parts: Sequence[Columns]) -> Columns:
-    """Medium and expert one after the other; as in D4RL the first ends with its last complete episode."""
+def join(parts: Sequence[Arrays]) -> Arrays:
+    """Medium and then expert; as in D4RL the first ends with its last complete episode."""
     if len(parts) == 1:
         return parts[0]
     first, second = parts
@@ -151,8 +149,8 @@ def make_datasets(
 ) -> list[Path]:
     """Makes datasets, or "all" fifteen, as npz files in `out` (default: the data folder) and returns their paths.
 
-    The rows depend on the name, the seed and the size, and not on the number of workers (default: one per core). A
-    file that is there already with the same identity is left alone. `progress` None shows a bar on a terminal.
+    The rows depend on the name, the seed and the size, and not on the number of workers (default: one per core). An
+    existing file with the same identity is left as it is. `progress` None shows a bar on a terminal.
     """
     if seed < 0:
         raise UserError(f"seed {seed}: expected at least 0")
@@ -181,70 +179,40 @@ def make_dataset(
 
 def made(
     names: Sequence[str], size: int | None, seed: int, workers: int | None, progress: bool | None
-) -> Iterator[tuple[str, Columns, float]]:
-    """Each dataset as soon as it is complete, with the processor's seconds; what several need is played once."""
-    if workers is not None and workers < 1:
-        raise UserError(f"workers {workers}: expected at least 1")
+) -> Iterator[tuple[str, Arrays, float]]:
+    """Each dataset when it is complete, with its seconds of processor time. Shared parts are played once."""
+    positive("workers", workers)
     needs = {name: parts_of(name, size, seed) for name in names}
     parts = list(dict.fromkeys(part for wanted in needs.values() for part in wanted))
     if not parts:
         return
     work = {part: part.shards() for part in parts}
     total = sum(shard.steps for shards in work.values() for shard in shards)
-    with (
-        tempfile.TemporaryDirectory(prefix="sbac-") as scratch,
-        bar(progress, total) as tick,
-        Pool(workers or os.cpu_count() or 1, Path(scratch), tick) as pool,
-    ):
+    with Progress(progress) as bar, ShardPool(workers or os.cpu_count() or 1, bar.reach) as pool:
+        bar.begin("steps", total)
         answers = {part: [pool.submit(shard) for shard in shards] for part, shards in work.items()}
-        kept: dict[Part, Played] = {}
+        played: dict[TierData, Played] = {}
         waiting = list(needs)
         for name in needs:
             waiting.remove(name)
             for part in needs[name]:
                 interrupts.check()
-                if part not in kept:
+                if part not in played:
                     shards = [answer.result() for answer in answers.pop(part)]
-                    kept[part] = part.join([columns for columns, _ in shards]), sum(seconds for _, seconds in shards)
-            own = [kept[part] for part in needs[name]]
+                    played[part] = part.join([columns for columns, _ in shards]), sum(seconds for _, seconds in shards)
+            own = [played[part] for part in needs[name]]
             yield name, join([columns for columns, _ in own]), sum(seconds for _, seconds in own)
-            still = {part for later in waiting for part in needs[later]}
-            kept = {part: played for part, played in kept.items() if part in still}
+            needed = {part for later in waiting for part in needs[later]}
+            played = {part: rows for part, rows in played.items() if part in needed}
 
 
-def write(path: Path, name: str, identity: Identity, columns: Columns) -> None:
-    """Writes beside and renames over, without a copy in memory."""
+def write(path: Path, name: str, identity: Identity, columns: Arrays) -> None:
+    """Writes a made dataset, without a copy of it in memory."""
     about = {"name": name, "kind": "made", "task": name, "identity": str(identity)}
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
-            np.savez(file, allow_pickle=False, **columns, **{key: np.array(text) for key, text in about.items()})
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror or error})") from None
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+    entries = {**columns, **{key: np.array(text) for key, text in about.items()}}
+    write_atomic(path, lambda file: np.savez(file, allow_pickle=False, **entries))
 
 
 def is_made(path: Path, identity: Identity) -> bool:
-    """Whether the file is there with this identity."""
+    """Whether the file exists and has this identity."""
     return path.is_file() and made_identity(path) == identity
-
-
-@contextlib.contextmanager
-def bar(wanted: bool | None, total: int) -> Generator[Callable[[int], None], None, None]:
-    """A progress bar over environment steps, on a terminal or if wanted; yields what moves it."""
-    if not (sys.stderr.isatty() if wanted is None else wanted):
-        yield lambda steps: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns: list[Any] = [TextColumn("steps"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
-    with Progress(*columns, console=Console(stderr=True)) as shown:
-        task = shown.add_task("steps", total=total)
-        yield lambda steps: shown.advance(task, steps)

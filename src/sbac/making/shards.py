@@ -1,40 +1,30 @@
 """Shards of made data: a fixed share of the lanes, played by a worker process from its own seed.
 
-A worker is started as `python -m sbac.making.shards`, reads one JSON request a line, answers with lines that tell how
-many steps are done, and leaves the rows in an npz file. How many workers there are does not change any row.
+How many workers there are does not change any row.
 """
 
-import contextlib
 import dataclasses
-import json
-import os
-import queue
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sbac.environments.lanes import Act, Indices, Lanes, Steps, acting, open_lanes, uniform
+from sbac.files import Arrays
 from sbac.making.ladder import read_ladders
-from sbac.workers import kill, start
+from sbac.records import Json
+from sbac.workers import Message, Progress, WorkerPool, serve
 
-Columns = dict[str, NDArray[Any]]
-Played = tuple[Columns, float]
-"""Rows, and the processor's seconds they took."""
+Played = tuple[Arrays, float]
+"""Columns of rows, and the seconds of processor time they took."""
 TICK = 200
 """Rounds between two lines of progress."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """What a worker is asked for.
+    """A request to a worker.
 
     stages: the rung that acts (None: uniform actions) and the steps every lane takes with it, one after the other
     whole: the episodes under way at the end are finished; otherwise they are cut there as by a time limit
@@ -52,7 +42,7 @@ class Shard:
         return self.lanes * sum(rounds for _, rounds in self.stages)
 
 
-def roll(lanes: Lanes, stages: Sequence[tuple[Act, int]], whole: bool, tick: Callable[[int], None]) -> Columns:
+def roll(lanes: Lanes, stages: Sequence[tuple[Act, int]], whole: bool, tick: Callable[[int], None]) -> Arrays:
     """The rows of all lanes, one lane after the other."""
     taken: list[tuple[Indices, Steps]] = []
     done = 0
@@ -66,15 +56,15 @@ def roll(lanes: Lanes, stages: Sequence[tuple[Act, int]], whole: bool, tick: Cal
 
     for act, rounds in stages:
         for _ in range(rounds):
-            step(act, lanes.everyone)
+            step(act, lanes.all_lanes)
     if whole:
         act, _ = stages[-1]
-        while len(running := lanes.everyone[lanes.ages > 0]):
+        while len(running := lanes.all_lanes[lanes.ages > 0]):
             step(act, running)
     return by_lane(taken)
 
 
-def by_lane(taken: Sequence[tuple[Indices, Steps]]) -> Columns:
+def by_lane(taken: Sequence[tuple[Indices, Steps]]) -> Arrays:
     """Rows in the order of their lanes. A lane that stops within an episode is cut there as by a time limit."""
     lane = np.concatenate([which for which, _ in taken])
     order = np.argsort(lane, kind="stable")
@@ -86,7 +76,7 @@ def by_lane(taken: Sequence[tuple[Indices, Steps]]) -> Columns:
     return columns
 
 
-def make_shard(shard: Shard, tick: Callable[[int], None] = lambda done: None) -> Columns:
+def make_shard(shard: Shard, tick: Callable[[int], None] = lambda done: None) -> Arrays:
     """Plays a shard in this process."""
     ladder = read_ladders(shard.ladder)[0]
     rng = np.random.default_rng(shard.seed)
@@ -98,76 +88,36 @@ def make_shard(shard: Shard, tick: Callable[[int], None] = lambda done: None) ->
     return roll(lanes, [(act, rounds) for act, (_, rounds) in zip(acts, shard.stages, strict=True)], shard.whole, tick)
 
 
-class Pool:
-    """Workers fed from one queue; `tick` hears of every few steps done."""
+class ShardPool(WorkerPool[Played]):
+    """Workers that play shards."""
 
-    def __init__(self, workers: int, folder: Path, tick: Callable[[int], None]) -> None:
-        # Not a Queue: Ctrl-C in the middle of its put leaves it locked, and closing would wait for ever.
-        self._queue: queue.SimpleQueue[tuple[Shard, Path, Future[Played]] | None] = queue.SimpleQueue()
-        self._folder, self._tick, self._count = folder, tick, 0
-        self._processes = [start("sbac.making.shards") for _ in range(workers)]
-        for process in self._processes:
-            threading.Thread(target=self._serve, args=(process,), daemon=True).start()
-
-    def __enter__(self) -> "Pool":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for process in self._processes:
-            self._queue.put(None)
-            kill(process)
-            # Closes its pipes and waits; what its thread was still sending, nobody reads.
-            with contextlib.suppress(BrokenPipeError), process:
-                pass
+    def __init__(self, workers: int, tick: Callable[[int], object] = lambda done: None) -> None:
+        """`tick` is called every now and then with the number of steps that all workers have played."""
+        super().__init__("sbac.making.shards", workers, read=lambda answer: (answer.arrays, answer.fields["seconds"]))
+        self._tick = tick
+        self._done: list[int] = []
 
     def submit(self, shard: Shard) -> "Future[Played]":
         """Asks for a shard."""
-        answer: Future[Played] = Future()
-        self._count += 1
-        self._queue.put((shard, self._folder / f"shard-{self._count}.npz", answer))
-        return answer
+        number = len(self._done)
+        self._done.append(0)
 
-    def _serve(self, process: "subprocess.Popen[str]") -> None:
-        while (item := self._queue.get()) is not None:
-            shard, path, answer = item
-            try:
-                seconds = self._ask(process, shard, path)
-                with np.load(path, allow_pickle=False) as file:
-                    columns = {name: file[name] for name in file.files}
-                path.unlink()  # before the answer: who has it may remove the folder
-                answer.set_result((columns, seconds))
-            except Exception as error:  # whatever it was, the one who waits for the answer must hear of it
-                answer.set_exception(error)
+        def progress(steps: Json) -> None:
+            assert isinstance(steps, int)
+            self._done[number] = min(steps, shard.steps)  # the steps that finish its last episodes do not count
+            self._tick(sum(self._done))
 
-    def _ask(self, process: "subprocess.Popen[str]", shard: Shard, path: Path) -> float:
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps({"shard": dataclasses.asdict(shard), "path": str(path)}) + "\n")
-        process.stdin.flush()
-        done = 0
-        while line := process.stdout.readline():
-            answer = json.loads(line)
-            if "seconds" in answer:
-                self._tick(shard.steps - done)
-                return answer["seconds"]
-            self._tick(min(answer["done"], shard.steps) - done)
-            done = min(answer["done"], shard.steps)
-        raise RuntimeError(f"a worker ended with exit code {process.wait()}")
+        return self.ask(Message(dataclasses.asdict(shard)), progress=progress)
 
 
-def main() -> None:
-    out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever an environment prints must not mix with the answers
-
-    def say(answer: dict[str, float]) -> None:
-        print(json.dumps(answer), file=out, flush=True)
-
-    for line in sys.stdin:
-        request = json.loads(line)
-        began = time.process_time()
-        columns = make_shard(Shard(**request["shard"]), lambda done: say({"done": done}))
-        np.savez(request["path"], allow_pickle=False, **columns)
-        say({"seconds": time.process_time() - began})
+def answer_shard(request: Message, progress: Progress) -> Message:
+    """Plays a shard in a worker."""
+    began = time.process_time()
+    shard = Shard(**request.fields)
+    columns = make_shard(shard, progress)
+    progress(shard.steps)
+    return Message({"seconds": time.process_time() - began}, columns)
 
 
 if __name__ == "__main__":
-    main()
+    serve(answer_shard)

@@ -1,6 +1,6 @@
-"""Trained policies, acting in numpy."""
+"""Trained policies in numpy: they act without JAX."""
 
-from sbac.policy.formulas import KINDS, Floats
+from sbac.policy.formulas import FORMULAS, Floats
 from sbac.policy.policy import Policy
 
-__all__ = ["KINDS", "Floats", "Policy"]
+__all__ = ["FORMULAS", "Floats", "Policy"]

@@ -1,4 +1,4 @@
-"""How each kind of policy acts, in numpy: formulas over the arrays that training leaves behind."""
+"""The formulas of all kinds of policies in numpy, over the arrays that training made."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ def ensemble(arrays: Mapping[str, Floats], name: str, x: Floats) -> Floats:
     return np.stack(rows)[..., 0]
 
 
-# The constants of these three are those of sbac.nn.gaussian; a test holds them equal.
+# The constants of these three are those of sbac.nn.gaussian; a test compares them.
 
 
 def bounded_log_std(raw: Floats) -> Floats:
@@ -217,10 +217,10 @@ class TanhFlow(Formula):
     ) -> tuple[Floats, Floats]:
         """Even layers move the second half of the dimensions, odd ones the first; the other half steers."""
         first, second = np.split(z, [z.shape[-1] // 2], axis=-1)
-        kept, moved = (first, second) if layer % 2 == 0 else (second, first)
-        raw = forward(arrays, f"coupling{layer}", np.concatenate([s, kept], -1)).reshape(*moved.shape, -1)
+        steering, moved = (first, second) if layer % 2 == 0 else (second, first)
+        raw = forward(arrays, f"coupling{layer}", np.concatenate([s, steering], -1)).reshape(*moved.shape, -1)
         moved, log_slopes = spline(moved, raw, inverse)
-        halves = (kept, moved) if layer % 2 == 0 else (moved, kept)
+        halves = (steering, moved) if layer % 2 == 0 else (moved, steering)
         return np.concatenate(halves, axis=-1), log_slopes.sum(-1)
 
 
@@ -286,7 +286,7 @@ class BestOfVAE(BestOf):
         return arrays["codes"]
 
     def fresh(self, arrays: Mapping[str, Floats], shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
-        limit = 0.5  # CODE_LIMIT of sbac.nn.vae; a test holds them equal
+        limit = 0.5  # CODE_LIMIT of sbac.nn.vae; a test compares them
         return np.clip(rng.standard_normal(shape, np.float32), -limit, limit)
 
     def candidates(self, arrays: Mapping[str, Floats], s: Floats, noise: Floats) -> Floats:
@@ -296,7 +296,7 @@ class BestOfVAE(BestOf):
         return np.clip(a + arrays["size"] * moved, -1.0, 1.0)
 
 
-KINDS: dict[str, Formula] = {
+FORMULAS: dict[str, Formula] = {
     "deterministic": Deterministic(),
     "tanh-gaussian": TanhGaussian(),
     "gaussian": PlainGaussian(),

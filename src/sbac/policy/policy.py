@@ -1,4 +1,4 @@
-"""A trained policy in numpy: what a run leaves behind, what acts in an environment, what is written to disk.
+"""A trained policy in numpy: training makes it, environments are stepped with it, and it has a file.
 
 A policy is a formula (`kind`), the arrays it needs, and the scaling between the environment's units and the
 networks'. It loads without JAX, and its file is a safetensors archive, which cannot run code.
@@ -6,6 +6,7 @@ networks'. It loads without JAX, and its file is a safetensors archive, which ca
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +14,41 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sbac.errors import UserError
-from sbac.files import write_atomic
-from sbac.policy.formulas import KINDS, Floats
+from sbac.files import read_safetensors, write_safetensors
+from sbac.policy.formulas import FORMULAS, Floats
+from sbac.records import parse
 
 FORMAT = 1
 
 
+@dataclass(frozen=True)
+class PolicyHeader:
+    """The JSON entry in the header of a policy file."""
+
+    format: int
+    kind: str = ""
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
 class Policy:
-    """Observations in, actions out, both as the environment speaks them.
+    """Maps observations to actions, both in the environment's units.
 
     `config` is the run's full configuration with its own seed and grid values; `meta` holds the kind.
     """
 
     def __init__(self, kind: str, arrays: Mapping[str, Floats], config: Mapping[str, Any]) -> None:
-        if kind not in KINDS:
+        if kind not in FORMULAS:
             raise UserError(f"policy of unknown kind {kind!r}: made by a newer version of sbac?")
         self.kind = kind
         self.arrays = {k: np.asarray(v, np.float32) for k, v in arrays.items()}
         self.config = dict(config)
-        self._formula = KINDS[kind]
+        self._formula = FORMULAS[kind]
         self._center = 0.5 * (self.arrays["scale/action_high"] + self.arrays["scale/action_low"])
         self._half = 0.5 * (self.arrays["scale/action_high"] - self.arrays["scale/action_low"])
 
     @property
     def is_finite(self) -> bool:
-        """Whether all its arrays are numbers; those of a training that has diverged are not."""
+        """Whether all numbers in its arrays are finite; after a training that diverged they are not."""
         return all(bool(np.isfinite(array).all()) for array in self.arrays.values())
 
     def __call__(self, observations: ArrayLike) -> Floats:
@@ -75,38 +86,27 @@ class Policy:
 
     def save(self, path: str | Path) -> None:
         """Writes the policy; the file holds no time, path or host, so equal policies are equal files."""
-        from safetensors.numpy import save
-
         about = {"format": FORMAT, "kind": self.kind, "config": self.config}
-        header = {"sbac": json.dumps(about, sort_keys=True)}  # one entry: several would come in any order
-        data = save({k: np.ascontiguousarray(v) for k, v in sorted(self.arrays.items())}, header)
-        write_atomic(Path(path), data)
+        # One entry: safetensors does not fix the order of more.
+        header = {"sbac": json.dumps(about, sort_keys=True)}
+        arrays = {name: np.ascontiguousarray(array) for name, array in sorted(self.arrays.items())}
+        write_safetensors(Path(path), arrays, header)
 
     @staticmethod
     def load(path: str | Path) -> "Policy":
         """Reads a policy file."""
-        from safetensors import SafetensorError, safe_open
-
+        arrays, header = read_safetensors(Path(path), "policy file")
         try:
-            with safe_open(str(path), framework="numpy") as f:  # pyright: ignore[reportUnknownVariableType]
-                meta: dict[str, str] = f.metadata() or {}
-                arrays = {k: f.get_tensor(k) for k in f.keys()}  # noqa: SIM118 (not a mapping)
-        except FileNotFoundError:
-            raise UserError(f"{path}: no such policy file") from None
-        except (SafetensorError, OSError) as error:
-            raise UserError(f"{path}: not a policy file ({error})") from None
-        try:
-            about = json.loads(meta.get("sbac", ""))
-        except ValueError:
+            about = parse(PolicyHeader, json.loads(header.get("sbac", "")), str(path))
+        except json.JSONDecodeError:
             raise UserError(f"{path}: not a policy of sbac") from None
-        if not isinstance(about, dict) or about.get("format") != FORMAT:
+        if about.format != FORMAT:
             raise UserError(f"{path}: not a policy of this version of sbac (expected format {FORMAT})")
-        config: dict[str, Any] = about.get("config") or {}
-        missing = {"algorithm", "seed", "label", "grid"} - config.keys()
+        missing = {"algorithm", "seed", "label", "grid"} - about.config.keys()
         if missing:
             raise UserError(f"{path}: a policy without its {sorted(missing)[0]}")
         try:
-            policy = Policy(about["kind"], arrays, config)
+            policy = Policy(about.kind, arrays, about.config)
             policy(np.zeros((1, len(policy.arrays["scale/observation_mean"])), np.float32))
         except UserError as error:
             raise UserError(f"{path}: {error}") from None

@@ -1,4 +1,4 @@
-"""The splines of `sbac.nn.spline` in numpy, for policies that act outside JAX; a test holds the two equal."""
+"""The splines of `sbac.nn.spline` in numpy, for policies that act outside JAX; a test compares the two."""
 
 from typing import Any
 

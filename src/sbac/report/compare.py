@@ -1,24 +1,26 @@
 """Two runs side by side: where their configurations differ, and how their policies did."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from sbac.config import RETIRED
-from sbac.results.cells import describe
+from sbac.records import as_json, is_list, is_object
+from sbac.results.describe import describe
 from sbac.results.series import Series, collect
 from sbac.results.statistics import probability_of_improvement
-from sbac.results.tables import number
 from sbac.runs import Run
+from sbac.text import counted, number, setting_text, text_table
 
 IGNORED = {"labels", "runs", "format"}
 
 
 def compare(first: Run, second: Run, names: tuple[str, str]) -> str:
     """The comparison as text."""
-    parts = [_table(["", *names], differences(first, second)) or "the configurations are the same"]
-    scores = _scores(first, second)
-    parts.append(_table(["last evaluation", *names, "P(first better)"], scores) or "neither run was evaluated")
-    return "\n\n".join(parts)
+    fields, scores = differences(first, second), _scores(first, second)
+    head = ["last evaluation", *names, "P(first better)"]
+    return "\n\n".join(
+        [
+            text_table(["", *names], fields) if fields else "the configurations are the same",
+            text_table(head, scores) if scores else "neither run was evaluated",
+        ]
+    )
 
 
 def differences(first: Run, second: Run) -> list[list[str]]:
@@ -32,25 +34,21 @@ def _fields(run: Run) -> dict[str, str]:
     """Everything that defines a run, flat: a field of the algorithm with all the values it has in the grid."""
     fields: dict[str, str] = {}
 
-    def flatten(prefix: str, value: Any) -> None:
-        if isinstance(value, Mapping):
-            inner: Mapping[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
-            for key, entry in inner.items():
+    def flatten(prefix: str, value: object) -> None:
+        if is_object(value):
+            for key, entry in value.items():
                 flatten(f"{prefix}.{key}" if prefix else key, entry)
         else:
             fields[prefix] = _text(value)
 
-    flatten("", {k: v for k, v in run.config.items() if k not in IGNORED})
-    for name in dict.fromkeys(name for config in run.config["runs"] for name in config if name not in RETIRED):
-        fields[name] = " ".join(dict.fromkeys(_text(config[name]) for config in run.config["runs"]))
+    flatten("", {name: value for name, value in as_json(run.record).items() if name not in IGNORED})
+    for name in dict.fromkeys(name for config in run.record.runs for name in config if name not in RETIRED):
+        fields[name] = " ".join(dict.fromkeys(_text(config[name]) for config in run.record.runs))
     return fields
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, list):
-        entries: list[Any] = value  # pyright: ignore[reportUnknownVariableType]
-        return ",".join(map(_text, entries))
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _text(value: object) -> str:
+    return ",".join(map(_text, value)) if is_list(value) else setting_text(value)
 
 
 def _scores(first: Run, second: Run) -> list[list[str]]:
@@ -61,7 +59,7 @@ def _scores(first: Run, second: Run) -> list[list[str]]:
         a, b = left.get(setting), right.get(setting)
         better = ""
         if a is not None and b is not None and a.unit == b.unit:
-            better = f"{probability_of_improvement([a.scores], [b.scores]).value:.2f}"
+            better = number(probability_of_improvement([a.scores], [b.scores]).value, digits=2)
         unit = next(s.unit for s in (a, b) if s is not None)
         rows.append([f"{setting} ({unit})".strip(), _score(a), _score(b), better])
     return rows
@@ -73,13 +71,4 @@ def _setting(s: Series) -> str:
 
 
 def _score(s: Series | None) -> str:
-    return "-" if s is None else f"{number(s.mean, s.deviation)} ({len(s.trials)} seeds)"
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    if not rows:
-        return ""
-    lines = [head, *rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    texts = ["  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines]
-    return "\n".join([texts[0], "-" * len(texts[0]), *texts[1:]])
+    return "-" if s is None else f"{number(s.mean, s.deviation)} ({counted(len(s.trials), 'seed')})"

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from sbac.report.curves import COLOURS
-from sbac.results.cells import Record
+from sbac.report.drawing import COLOURS, Figure, new_figure, save_svg
+from sbac.results.cells import MeasuredRun
 from sbac.results.series import ONE, collect
 from sbac.results.stability import DEFINITION
 from sbac.results.tables import ScoreTable, score_tables, short_name
@@ -17,51 +16,22 @@ PALE = ("#74c0fc", "#ffa94d", "#8ce99a", "#e599f7", "#b197fc", "#faa2c1", "#63e6
 """For the methods after the first eight."""
 GROUPS_IN_A_ROW = 7
 """Of bars, in a chart of stability."""
-Figure = tuple[str, str]
+WrittenFigure = tuple[str, str]
 """A file's name and its caption."""
 
 
-def write_figures(records: Sequence[Record], folder: Path) -> list[Figure]:
+def write_figures(records: Sequence[MeasuredRun], folder: Path) -> list[WrittenFigure]:
     """Stability, ablations and performance profiles, one setting for all tasks, for each length of training."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    written: list[Figure] = []
+    written: list[WrittenFigure] = []
     for i, table in enumerate(t for t in score_tables(collect(records)) if t.way == ONE):
         figures = [("stability", _stability(table)), ("ablations", _ablations(table)), ("profiles", _profiles(table))]
         for name, made in figures:
             if made is not None:
                 figure, caption = made
                 file = f"{name}-{i + 1}.svg"
-                _save(figure, folder / file)
+                save_svg(figure, folder / file)
                 written.append((file, f"{caption} ({table.title})"))
     return written
-
-
-def _save(figure: Any, path: Path) -> None:
-    """The same picture is the same bytes: no date, no random names."""
-    import matplotlib
-    import matplotlib.pyplot as plt
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none"}):
-        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
-    plt.close(figure)
-
-
-def _axes(count: int, columns: int, width: float, height: float) -> tuple[Any, list[Any]]:
-    import matplotlib.pyplot as plt
-
-    across = min(columns, count)
-    down = -(-count // across)
-    figure, axes = plt.subplots(
-        down, across, figsize=(width * across, height * down), layout="constrained", squeeze=False
-    )
-    for ax in axes.flat:
-        ax.spines[["top", "right"]].set_visible(False)
-    for ax in list(axes.flat)[count:]:
-        ax.set_visible(False)
-    return figure, list(axes.flat)[:count]
 
 
 def _colour(table: ScoreTable, method: str) -> str:
@@ -69,7 +39,7 @@ def _colour(table: ScoreTable, method: str) -> str:
     return colours[table.methods.index(method) % len(colours)] if method in table.methods else "0.6"
 
 
-def _stability(table: ScoreTable) -> tuple[Any, str]:
+def _stability(table: ScoreTable) -> tuple[Figure, str]:
     """The paper's two bar charts, the means first, in rows that fit the width of a page."""
     methods = table.stability_methods
     means = [(f"mean of {len(block.datasets)}", table.stability_means(block)) for block in table.blocks]
@@ -83,7 +53,7 @@ def _stability(table: ScoreTable) -> tuple[Any, str]:
     groups = [*means, *tasks]
     across = min(len(groups), GROUPS_IN_A_ROW)
     rows = [groups[start : start + across] for start in range(0, len(groups), across)]
-    figure, axes = _axes(2 * len(rows), 1, 2.0 + max(0.9, 0.06 * len(methods)) * across, 2.0)
+    figure, axes = new_figure(2 * len(rows), 1, 2.0 + max(0.9, 0.06 * len(methods)) * across, 2.0)
     width = 0.8 / len(methods)
     for i, ax in enumerate(axes):
         which, row = divmod(i, len(rows))
@@ -104,11 +74,11 @@ def _stability(table: ScoreTable) -> tuple[Any, str]:
     return figure, DEFINITION
 
 
-def _ablations(table: ScoreTable) -> tuple[Any, str] | None:
+def _ablations(table: ScoreTable) -> tuple[Figure, str] | None:
     methods = [method for method in table.methods if method.split("@")[0].split(" ")[0] in ABLATIONS]
     if len(methods) < 2:
         return None
-    figure, axes = _axes(len(table.datasets), 3, 3.2, 2.4)
+    figure, axes = new_figure(len(table.datasets), 3, 3.2, 2.4)
     for ax, data in zip(axes, table.datasets, strict=True):
         row = table.row(data)
         for method in (m for m in methods if m in row):
@@ -129,13 +99,13 @@ def _ablations(table: ScoreTable) -> tuple[Any, str] | None:
     return figure, "SBAC and its ablations: mean over seeds, the shaded area one standard deviation between seeds"
 
 
-def _profiles(table: ScoreTable) -> tuple[Any, str] | None:
+def _profiles(table: ScoreTable) -> tuple[Figure, str] | None:
     if not table.blocks:
         return None
     block = max(table.blocks, key=lambda b: b.size)
     highest = max(float(scores.max()) for method in block.methods for scores in table.scores(block, method))
     thresholds = np.linspace(0.0, max(1.0, highest), 101)
-    figure, (ax,) = _axes(1, 1, 6.0, 3.2)
+    figure, (ax,) = new_figure(1, 1, 6.0, 3.2)
     for method, (share, low, high) in table.profiles(block, thresholds).items():
         ax.plot(thresholds, share, color=_colour(table, method), label=method)
         ax.fill_between(thresholds, low, high, color=_colour(table, method), alpha=0.12, linewidth=0)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from sbac import files
 from sbac.errors import UserError
-from sbac.results.cells import Record
+from sbac.results.cells import CellRecord, MeasuredRun
+from sbac.results.commands import bench_commands
 from sbac.results.series import Series, collect
 from sbac.results.stability import DEFINITION
 from sbac.results.statistics import Interval
@@ -14,19 +15,18 @@ from sbac.results.tables import (
     W_NOTE,
     Block,
     ScoreTable,
-    bench_commands,
     difference,
     excludes_zero,
-    number,
     paper_score,
     score_tables,
     what_w_changes,
 )
+from sbac.text import markdown_table, markdown_text, number, number_or_blank, percent, phases_text, within
 
 BEGIN, END = "<!-- tables: begin (written by sbac report) -->", "<!-- tables: end -->"
 
 
-def results_markdown(records: Sequence[Record]) -> str:
+def results_markdown(records: Sequence[MeasuredRun]) -> str:
     """All tables of some cells."""
     series = collect(records)
     tables = score_tables(series)
@@ -42,34 +42,33 @@ def results_markdown(records: Sequence[Record]) -> str:
     return "\n\n".join([*parts, *_provenance(records)])
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
-    return "\n".join("| " + " | ".join(_cell(text) for text in line) + " |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
-
-
 def _scores(table: ScoreTable) -> list[str]:
     head = ["dataset", "kind", "steps", "data", *table.methods]
     rows = [
-        [data, _kind(row), _steps(row), _or_blank(table.data_score(data)), *(_entry(row, m) for m in table.methods)]
+        [
+            data,
+            _kind(row),
+            _steps(row),
+            number_or_blank(table.data_score(data)),
+            *(_entry(row, m) for m in table.methods),
+        ]
         for data, row in ((data, table.row(data)) for data in table.datasets)
     ]
     for block in table.blocks:
         entries = [_mean_entry(table, block, method) for method in table.methods]
-        rows.append([f"mean of {block.name}", "", "", _or_blank(table.data_mean(block)), *entries])
+        rows.append([f"mean of {block.name}", "", "", number_or_blank(table.data_mean(block)), *entries])
     text = (
         "Mean ± standard deviation over seeds, the highest of a row in bold; in italics what the paper printed for "
         "that method and task. Data: the mean of its own episodes."
     )
-    parts = [f"## Scores: {table.title}", _table(head, rows), text, _cell(table.diverged_note), _settings(table)]
+    parts = [
+        f"## Scores: {table.title}",
+        markdown_table(head, rows),
+        text,
+        markdown_text(table.diverged_note),
+        _settings(table),
+    ]
     return [part for part in parts if part]
-
-
-def _or_blank(value: float | None) -> str:
-    return "" if value is None else number(value)
 
 
 def _entry(row: dict[str, Series], method: str) -> str:
@@ -94,7 +93,7 @@ def _beside(ours: str, paper: float | None, paper_deviation: float | None = None
 
 
 def _kind(row: dict[str, Series]) -> str:
-    return ", ".join(dict.fromkeys(s.record["data"]["kind"] for s in row.values()))
+    return ", ".join(dict.fromkeys(s.record.data.kind for s in row.values()))
 
 
 def _steps(row: dict[str, Series]) -> str:
@@ -116,9 +115,9 @@ def _settings(table: ScoreTable) -> str:
 def _overall(table: ScoreTable) -> list[str]:
     parts: list[str] = []
     for block in table.blocks:
-        rows = [[method, *map(_interval, found)] for method, found in table.overall(block).items()]
+        rows = [[method, *(within(*interval) for interval in found)] for method, found in table.overall(block).items()]
         who = "every method has" if block.methods == table.methods else f"these {len(block.methods)} methods have"
-        parts += [f"### {block.name} that {who}", _table(["method", "mean", "interquartile mean"], rows)]
+        parts += [f"### {block.name} that {who}", markdown_table(["method", "mean", "interquartile mean"], rows)]
     if parts:
         parts.append("In brackets: 95 % intervals of the bootstrap that draws seeds within each dataset.")
     for suite in dict.fromkeys(block.suite for block in table.blocks):
@@ -129,14 +128,14 @@ def _overall(table: ScoreTable) -> list[str]:
 def _duels(table: ScoreTable, suite: str) -> list[str]:
     first = table.methods[0]
     rows = [
-        [method, str(len(duel.datasets)), f"{duel.ours:.1f}", f"{duel.theirs:.1f}", _interval(duel.better, 2)]
+        [method, str(len(duel.datasets)), number(duel.ours), number(duel.theirs), within(*duel.better, digits=2)]
         for method, duel in table.duels(suite, first).items()
     ]
     if not rows:
         return []
     return [
         f"### {first} against each, on the {suite} tasks that both have",
-        _table(["method", "tasks", f"mean of {first}", "of the method", f"P({first} better)"], rows),
+        markdown_table(["method", "tasks", f"mean of {first}", "of the method", f"P({first} better)"], rows),
         f"P({first} better): how likely a run of {first} scores more than a run of the method, on one of the tasks.",
     ]
 
@@ -146,7 +145,7 @@ def _what_w_changes(series: Sequence[Series]) -> list[str]:
     for length, found in what_w_changes(series).items():
         settings = next(iter(found.values()))
         rows = [[data, *map(_difference, row.values())] for data, row in found.items()]
-        parts += [f"## What w changes: {length}", _table(["dataset", *settings], rows), W_NOTE]
+        parts += [f"## What w changes: {length}", markdown_table(["dataset", *settings], rows), W_NOTE]
     return parts
 
 
@@ -154,12 +153,6 @@ def _difference(found: Interval | None) -> str:
     if found is None:
         return ""
     return f"**{difference(found)}**" if excludes_zero(found) else difference(found)
-
-
-def _interval(found: Interval, digits: int = 1) -> str:
-    if found.low is None or found.high is None:
-        return f"{found.value:.{digits}f}"
-    return f"{found.value:.{digits}f} [{found.low:.{digits}f}, {found.high:.{digits}f}]"
 
 
 def _stability(table: ScoreTable) -> list[str]:
@@ -172,42 +165,37 @@ def _stability(table: ScoreTable) -> list[str]:
     for block in table.blocks:
         means = table.stability_means(block)
         rows.append([f"mean of {block.name}", *(_percents(means[m]) if m in means else "" for m in methods)])
-    return ["### Stability, in percent", _table(["dataset", *methods], rows), DEFINITION]
+    return ["### Stability, in percent", markdown_table(["dataset", *methods], rows), DEFINITION]
 
 
 def _percents(values: Iterable[float | None]) -> str:
-    return " / ".join("none" if value is None else f"{value:.0f}" for value in values)
+    return " / ".join(map(percent, values))
 
 
-def _provenance(records: Sequence[Record]) -> list[str]:
+def _provenance(records: Sequence[MeasuredRun]) -> list[str]:
     head = ["dataset", "kind", "rows", "data hash", "method", "preset", "steps", "seeds", "code", "machine", "date"]
     rows = [
         [
-            record["data"]["name"],
-            record["data"]["kind"],
-            f"{record['data']['rows']:,}",
-            record["data"]["hash"][:12],
-            record["algorithm"],
-            ", ".join([record["preset"], *_precision(record)]),
-            " + ".join(f"{steps:,}" for steps in record["config"]["steps"]),
-            str(len({run["seed"] for run in record["runs"]})),
-            f"{record['code']['version']} {record['code']['hash'][:8]}",
-            record["machine"],
-            record["date"][:10],
+            cell.data.name,
+            cell.data.kind,
+            f"{cell.data.rows:,}",
+            cell.data.hash[:12],
+            cell.algorithm,
+            cell.preset if cell.precision in (None, "tf32") else f"{cell.preset}, {cell.precision}",
+            phases_text(cell.steps),
+            str(len(cell.seeds)),
+            f"{cell.code.version} {cell.code.hash[:8]}",
+            cell.machine,
+            cell.date[:10],
         ]
-        for record in records
-        if "code" in record
+        for cell in records
+        if isinstance(cell, CellRecord)
     ]
     commands = "\n".join(bench_commands(records))
-    return ["## How each number was made", _table(head, rows), f"```\n{commands}\n```"]
+    return ["## How each number was made", markdown_table(head, rows), f"```\n{commands}\n```"]
 
 
-def _precision(record: Record) -> list[str]:
-    """Where it is not the default."""
-    return [name for name in [record["config"].get("precision", "tf32")] if name != "tf32"]
-
-
-def write_tables(path: Path, records: Sequence[Record]) -> None:
+def write_tables(path: Path, records: Sequence[MeasuredRun]) -> None:
     """Puts tables and figures between their two marks in a page, or makes a page of them alone.
 
     The figures lie in a folder beside the page that bears its name.
@@ -215,7 +203,7 @@ def write_tables(path: Path, records: Sequence[Record]) -> None:
     from sbac.report.figures import write_figures
 
     folder = path.with_suffix("")
-    figures = [f"![{_cell(caption)}]({folder.name}/{name})" for name, caption in write_figures(records, folder)]
+    figures = [f"![{markdown_text(caption)}]({folder.name}/{name})" for name, caption in write_figures(records, folder)]
     text = "\n\n".join([results_markdown(records), *(["## Figures", *figures] if figures else [])])
     before, after = "# Results\n\n", "\n"
     if path.exists():

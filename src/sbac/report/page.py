@@ -4,16 +4,18 @@ Whatever comes from outside (names of data, of settings, of machines) is escaped
 """
 
 import base64
+import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files as resources
-from typing import Any
 
 from sbac import files
-from sbac.report.payload import EVERY, page_data
-from sbac.results.cells import ONLINE, Record
-from sbac.results.series import BEST, PRESET, Series, collect, short
+from sbac.records import as_json, is_list, is_object
+from sbac.report.payload import EVERY, PageData, page_data
+from sbac.results.cells import CellRecord, MeasuredRun
+from sbac.results.commands import bench_commands
+from sbac.results.series import BEST, PRESET, Series, collect
 from sbac.results.stability import DEFINITION
 from sbac.results.statistics import Interval
 from sbac.results.tables import (
@@ -21,17 +23,16 @@ from sbac.results.tables import (
     W_NOTE,
     Block,
     ScoreTable,
-    bench_commands,
     data_order,
     difference,
     excludes_zero,
     method_order,
-    number,
     paper_score,
     score_tables,
     short_name,
     what_w_changes,
 )
+from sbac.text import counted, number, number_or_blank, phases_text, setting_text
 
 ABBREVIATIONS = (
     "HC = HalfCheetah, Hop = Hopper, W = Walker2d; r = random, m = medium, mr = medium-replay, me = medium-expert, "
@@ -42,7 +43,7 @@ Strip = tuple[str, bytes]
 """A caption and a PNG."""
 
 
-def build_page(records: Sequence[Record], title: str = "sbac report", strips: Sequence[Strip] = ()) -> str:
+def build_page(records: Sequence[MeasuredRun], title: str = "sbac report", strips: Sequence[Strip] = ()) -> str:
     """The page of some records."""
     series = sorted(collect(records), key=lambda s: (data_order(s.data), method_order(s.method), s.length))
     tables = score_tables(series)
@@ -61,12 +62,12 @@ def build_page(records: Sequence[Record], title: str = "sbac report", strips: Se
     return _template(title, _subtitle(records, series), data, [s for s in sections if s])
 
 
-def _template(title: str, subtitle: str, data: Mapping[str, Any], sections: Sequence[str]) -> str:
+def _template(title: str, subtitle: str, data: PageData, sections: Sequence[str]) -> str:
     assets = resources("sbac.report")
     style, script = ((assets / name).read_text() for name in ("page.css", "page.js"))
     policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-    views = "".join(f'<option value="{i}">{escape(view["name"])}</option>' for i, view in enumerate(data["views"]))
-    names = "".join(f'<option value="{escape(d["name"])}">{escape(d["name"])}</option>' for d in data["datasets"])
+    views = "".join(f'<option value="{i}">{escape(name)}</option>' for i, name in enumerate(data.views))
+    names = "".join(f'<option value="{escape(name)}">{escape(name)}</option>' for name in data.datasets)
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -92,14 +93,14 @@ def _template(title: str, subtitle: str, data: Mapping[str, Any], sections: Sequ
 {"".join(sections)}
 </main>
 <div id="tip" role="status" hidden></div>
-<script type="application/json" id="data">{embedded(data)}</script>
+<script type="application/json" id="data">{embedded(data.json())}</script>
 <script>{script}</script>
 </body>
 </html>
 """
 
 
-def embedded(value: Any) -> str:
+def embedded(value: object) -> str:
     """JSON that cannot end the script element it stands in."""
     text = json.dumps(files.finite(value), separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
@@ -113,22 +114,17 @@ def _charts(name: str) -> str:
     return f'<div class="cards" data-charts="{name}"></div>'
 
 
-def _version(record: Record) -> str:
-    """Of a cell, which knows the version of its code, or of a run."""
-    return record["versions"].get("sbac") or record.get("code", {}).get("version", "?")
-
-
-def _subtitle(records: Sequence[Record], series: Sequence[Series]) -> str:
+def _subtitle(records: Sequence[MeasuredRun], series: Sequence[Series]) -> str:
     def count(values: Iterable[str], what: str) -> str:
         distinct = len(set(values))
-        return f"{distinct} {what}{'' if distinct == 1 else 's'}" if distinct else ""
+        return counted(distinct, what) if distinct else ""
 
     parts = [
-        count((s.data for s in series if s.record["data"]["kind"] != ONLINE), "dataset"),
-        count((s.data for s in series if s.record["data"]["kind"] == ONLINE), "environment"),
+        count((s.data for s in series if not s.record.is_online), "dataset"),
+        count((s.data for s in series if s.record.is_online), "environment"),
         count((s.method for s in series), "method"),
         f"{sum(len(s.trials) for s in series)} policies",
-        "sbac " + ", ".join(dict.fromkeys(_version(record) for record in records)),
+        "sbac " + ", ".join(dict.fromkeys(record.code_version or "?" for record in records)),
     ]
     return " · ".join(filter(None, parts))
 
@@ -189,9 +185,10 @@ def _one_setting(table: ScoreTable, method: str) -> str:
 def _score_row(table: ScoreTable, data: str) -> str:
     row = table.row(data)
     best = max(s.mean for s in row.values())
-    asked_for = all(s.record.get("length") for s in row.values())  # else every preset has its own
+    # Where no length was asked for, every preset has its own.
+    asked_for = all(isinstance(s.record, CellRecord) and s.record.length for s in row.values())
     steps = table.length if asked_for else ", ".join(dict.fromkeys(s.steps for s in row.values()))
-    kind = ", ".join(dict.fromkeys(s.record["data"]["kind"] for s in row.values()))
+    kind = ", ".join(dict.fromkeys(s.record.data.kind for s in row.values()))
     cells = _data_cell(table.data_score(data)) + "".join(
         _score_cell(
             row[method].mean,
@@ -240,8 +237,8 @@ def _setting_row(s: Series) -> str:
     texts = [escape(text) for text in (s.method, s.setting_name, s.steps)]
     numbers = [str(len(s.trials)), "0", "", "", ""]
     if s.evaluated:
-        deviation = "" if s.deviation is None else f"{s.deviation:.1f}"
-        numbers[1:] = [str(len(s.episodes[0])), f"{s.mean:.1f}", deviation, f"{s.worst:.1f}"]
+        deviation = number_or_blank(s.deviation)
+        numbers[1:] = [str(len(s.episodes[0])), number(s.mean), deviation, number(s.worst)]
     cells = "".join(f"<td>{text}</td>" for text in texts)
     cells += "".join(f'<td data-value="{value}">{value}</td>' for value in numbers)
     name = escape(s.data)
@@ -293,18 +290,18 @@ def _curves_text() -> str:
 
 def _stability_text(series: Sequence[Series]) -> str:
     shortened = any(short_name(s.data) != s.data for s in series)
-    online = any(s.record["data"]["kind"] == ONLINE for s in series)
+    online = any(s.record.is_online for s in series)
     notes = [DEFINITION, *([ABBREVIATIONS] if shortened else []), *([ONLINE_NOTE] if online else [])]
     return "".join(map(_note, notes))
 
 
 def _logged_text(series: Sequence[Series]) -> str:
     means = "Means over seeds, in the last phase."
-    if not any("ratio_mean" in table["values"] for s in series for table in s.record["metrics"]):
+    if not any("ratio_mean" in table.values for s in series for table in s.record.metrics):
         return _note(means)
     return _note(
-        f"{means} ratio_mean and ratio_ess are the mean and the effective sample "
-        "size of the visitation ratio w over a batch, beta_ess that of the action ratio, trust how far w is believed."
+        f"{means} ratio_mean and ratio_ess are the mean and the effective sample size of the visitation ratio w over a "
+        "batch, beta_ess is that of the action ratio, and trust is the power that w is raised to."
     )
 
 
@@ -329,52 +326,57 @@ def _strip(strip: Strip) -> str:
 # --- Configurations -----------------------------------------------------------------------------------------------
 
 
-def _configs(records: Sequence[Record]) -> str:
+def _configs(records: Sequence[MeasuredRun]) -> str:
     return "".join(_config(record, i) for i, record in enumerate(records))
 
 
-def _distinct(values: Iterable[Any]) -> list[Any]:
+def _distinct(values: Iterable[object]) -> list[object]:
     """Each once, in their order; some are lists."""
-    return [json.loads(text) for text in dict.fromkeys(map(json.dumps, values))]
+    return list({json.dumps(value): value for value in values}.values())
 
 
-def _config(record: Record, index: int) -> str:
-    about = {
-        "method": f"{record['algorithm']}, preset {record['preset']}",
-        "data": {k: v for k, v in record["data"].items() if k != "returns"},
-        "settings": {name: _distinct(run[name] for run in record["runs"]) for name in record["grid"]},
-        "seeds": list(dict.fromkeys(run["seed"] for run in record["runs"])),
-        "config": record["config"],
-        "environment": record["environment"],
-        "evaluation": record.get("protocol", record["watched"]),
-        "code": record.get("code"),
-        "versions": record["versions"],
-        "machine": record.get("machine"),
-        "date": record.get("date"),
-        "seconds of training": record.get("seconds"),
-        "cell": record.get("key"),
-        "command": next(iter(bench_commands([record])), None),
-    }
+def _config(record: MeasuredRun, index: int) -> str:
+    about = _about(record)
     rows = "".join(
         f"<tr><th>{escape(name)}</th><td>{_value(value)}</td></tr>"
         for name, value in about.items()
         if value is not None
     )
-    name = escape(record["data"]["name"])
-    steps = " + ".join(f"{steps:,}" for steps in record["config"]["steps"])
-    tried = [f"{k} {', '.join(dict.fromkeys(short(run[k]) for run in record['runs']))}" for k in record["grid"]]
-    title = f"{name}: {escape(record['algorithm'])} ({escape('; '.join([record['preset'], *tried]))}), {steps} steps"
+    name = escape(record.data.name)
+    tried = [
+        f"{name} {', '.join(dict.fromkeys(setting_text(run.setting[name]) for run in record.runs))}"
+        for name in record.grid
+    ]
+    method = f"{escape(record.algorithm)} ({escape('; '.join([record.preset, *tried]))})"
     return (
-        f'<details class="config" data-task="{name}" id="record-{index}"><summary>{title}</summary>'
+        f'<details class="config" data-task="{name}" id="record-{index}">'
+        f"<summary>{name}: {method}, {phases_text(record.steps)} steps</summary>"
         f'<div class="scroll"><table>{rows}</table></div></details>'
     )
 
 
-def _value(value: Any) -> str:
-    if isinstance(value, Mapping):
-        items: Mapping[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
-        return "<br>".join(f"{escape(str(k))}: {_value(v)}" for k, v in items.items())
-    if isinstance(value, list):
-        entries: list[Any] = value  # pyright: ignore[reportUnknownVariableType]
-        return escape(", ".join(short(entry) for entry in entries))
-    return escape(short(value))
+def _about(record: MeasuredRun) -> dict[str, object]:
+    """Everything that a number was made with; None for what is not known."""
+    cell = record if isinstance(record, CellRecord) else None
+    return {
+        "method": f"{record.algorithm}, preset {record.preset}",
+        "data": as_json(dataclasses.replace(record.data, returns=None)),
+        "settings": {name: _distinct(run.setting[name] for run in record.runs) for name in record.grid},
+        "seeds": record.seeds,
+        "config": record.config,
+        "environment": record.environment,
+        "evaluation": as_json(record.watched if cell is None else cell.protocol),
+        "code": None if cell is None else as_json(cell.code),
+        "versions": record.versions,
+        "machine": None if cell is None else cell.machine,
+        "date": None if cell is None else cell.date,
+        "seconds of training": None if cell is None else cell.seconds,
+        "cell": None if cell is None else cell.key,
+        "command": next(iter(bench_commands([record])), None),
+    }
+
+
+def _value(value: object) -> str:
+    if is_object(value):
+        return "<br>".join(f"{escape(name)}: {_value(entry)}" for name, entry in value.items())
+    return escape(", ".join(map(setting_text, value)) if is_list(value) else setting_text(value))

@@ -10,14 +10,31 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sbac.errors import UserError
+from sbac.records import as_json, parse
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as Picture
+
+    from sbac.policy import Policy
 
 BACKENDS = ("egl", "osmesa")
 FRAMES = 8
 HEIGHT = 200
+
+
+@dataclass(frozen=True)
+class Played:
+    """An episode: a PNG in base 64, its return, its length, and the steps of the frames."""
+
+    png: str
+    total: float
+    length: int
+    steps: list[int]
 
 
 def rollout_strip(policy: Path, environment: str, title: str, seed: int = 0) -> tuple[str, bytes]:
@@ -32,10 +49,10 @@ def rollout_strip(policy: Path, environment: str, title: str, seed: int = 0) -> 
             env={**os.environ, "MUJOCO_GL": backend},
         )
         if answer.returncode == 0:
-            found = json.loads(answer.stdout.splitlines()[-1])
-            steps = ", ".join(str(step) for step in found["steps"])
-            caption = f"{title}: return {found['return']:.0f} in {found['length']} steps; frames at steps {steps}"
-            return caption, base64.b64decode(found["png"])
+            found = parse(Played, json.loads(answer.stdout.splitlines()[-1]), "the rollout")
+            steps = ", ".join(map(str, found.steps))
+            caption = f"{title}: return {found.total:.0f} in {found.length} steps; frames at steps {steps}"
+            return caption, base64.b64decode(found.png)
         reason = next((line for line in reversed(answer.stderr.splitlines()) if line.strip()), "no reason given")
     raise UserError(
         f"--render: {environment} cannot be drawn here ({reason}); MuJoCo needs EGL (libegl1 and a GPU) or OSMesa "
@@ -50,10 +67,10 @@ def main() -> None:
     path, environment, seed = sys.argv[1:]
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever an environment prints must not mix with the answer
-    print(json.dumps(play(Policy.load(path), environment, int(seed))), file=out, flush=True)
+    print(json.dumps(as_json(play(Policy.load(path), environment, int(seed)))), file=out, flush=True)
 
 
-def play(policy: Any, environment: str, seed: int) -> dict[str, Any]:
+def play(policy: "Policy", environment: str, seed: int) -> Played:
     """The episode twice: once for its length, once for its frames."""
     import gymnasium
     import numpy as np
@@ -64,9 +81,10 @@ def play(policy: Any, environment: str, seed: int) -> dict[str, Any]:
     name = find_task(environment).env_id if is_task(environment) else environment
     env = gymnasium.make(name, render_mode="rgb_array")
 
-    def episode(shown: set[int]) -> tuple[float, int, list[Any]]:
+    def episode(shown: set[int]) -> "tuple[float, int, list[Picture]]":
         state, _ = env.reset(seed=seed)
-        total, step, over, frames = 0.0, 0, False, list[Any]()
+        total, step, over = 0.0, 0, False
+        frames: list[Picture] = []
         while not over:
             if step in shown:
                 frames.append(Image.fromarray(np.asarray(env.render())))
@@ -82,7 +100,7 @@ def play(policy: Any, environment: str, seed: int) -> dict[str, Any]:
         strip.paste(frame, (i * frame.width, 0))
     image = io.BytesIO()
     strip.save(image, "PNG", optimize=True)
-    return {"png": base64.b64encode(image.getvalue()).decode(), "return": total, "length": length, "steps": steps}
+    return Played(base64.b64encode(image.getvalue()).decode(), total, length, steps)
 
 
 if __name__ == "__main__":

@@ -1,94 +1,100 @@
 """A run in a few lines of text: the last evaluation of every setting, over its seeds."""
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-ROW_KEYS = {"algorithm", "seed", "group", "phase", "step", "environment", "returns", "lengths", "scores", "versions"}
+from sbac.evaluation.evaluate_run import PolicyEpisodes
+from sbac.records import Setting, Settings
+from sbac.runs import Episodes, EvaluationRow, RunRecord
+from sbac.text import number, number_or_blank, setting_text, text_table
 
 
-def last_evaluations(rows: Sequence[Mapping[str, Any]], phase: str | None = None) -> list[Mapping[str, Any]]:
-    """The rows of the last evaluation of a phase (the run's last one if None), one per policy."""
-    if not rows:
-        return []
-    wanted = phase or rows[-1]["phase"]
-    of_phase = [row for row in rows if row["phase"] == wanted]
-    last: dict[tuple[int, str], Mapping[str, Any]] = {}
-    for row in of_phase:
-        last[row["seed"], json.dumps(settings(row))] = row
+@dataclass(frozen=True)
+class SettingSummary:
+    """One line of the table: mean over seeds, standard deviation over seeds, worst episode."""
+
+    name: str
+    seeds: int | None
+    """None for what no run made, such as the data."""
+    episodes: int
+    mean: float
+    deviation: float | None
+    worst: float
+    unit: str = "score"
+
+
+def source(record: RunRecord) -> str:
+    """What a run learned from, in a line."""
+    if record.data is None:
+        return f"learned in {record.environment}"
+    return f"data: {record.data.name} ({record.data.kind}), {record.data.rows:,} rows"
+
+
+def last_evaluations(rows: Sequence[EvaluationRow], phase: str | None = None) -> list[PolicyEpisodes]:
+    """The last evaluation of a phase (the run's last one if None), policy by policy."""
+    wanted = phase if phase is not None or not rows else rows[-1].place.phase
+    last: dict[tuple[int, str], PolicyEpisodes] = {}
+    for row in rows:
+        if row.place.phase == wanted:
+            setting = known_setting(row.place.setting)
+            found = PolicyEpisodes(row.place.algorithm, row.place.seed, setting, row.episodes)
+            last[row.place.seed, json.dumps(setting)] = found
     return list(last.values())
 
 
-def source(config: Mapping[str, Any]) -> str:
-    """What a run learned from, in a line."""
-    if "data" not in config:
-        return f"learned in {config['environment']}"
-    data = config["data"]
-    return f"data: {data['name']} ({data['kind']}), {data['rows']:,} rows"
+def known_setting(setting: Settings) -> dict[str, Setting]:
+    """The fields of the grid that a phase depends on."""
+    return {name: value for name, value in setting.items() if value is not None}
 
 
-def settings(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The grid's values of a row."""
-    return {k: v for k, v in row.items() if k not in ROW_KEYS and v is not None}
+def run_name(algorithm: str, setting: Settings) -> str:
+    """A method with its setting: `sbac alpha=2`."""
+    return " ".join([algorithm, *(f"{name}={setting_text(value)}" for name, value in setting.items())])
 
 
-def measured(row: Mapping[str, Any]) -> list[float]:
+def scores_or_returns(episodes: Episodes) -> list[float]:
     """Normalised scores where the task has them, returns elsewhere."""
-    return row["scores"] if row["scores"] is not None else row["returns"]
+    return episodes.returns if episodes.scores is None else episodes.scores
 
 
-def summarise(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """For each setting: mean over seeds, standard deviation over seeds, worst episode."""
-    by_setting: dict[str, list[Mapping[str, Any]]] = {}
+def summarise_settings(rows: Iterable[PolicyEpisodes]) -> list[SettingSummary]:
+    """A line for each setting."""
+    by_setting: dict[str, list[Episodes]] = {}
     for row in rows:
-        name = " ".join([row["algorithm"], *(f"{k}={_short(v)}" for k, v in settings(row).items())])
-        by_setting.setdefault(name, []).append(row)
-    table: list[dict[str, Any]] = []
-    for name, group in by_setting.items():
-        means = [float(np.mean(measured(row))) for row in group]
-        table.append(
-            {
-                "name": name,
-                "seeds": len(group),
-                "episodes": len(group[0]["returns"]),
-                "mean": float(np.mean(means)),
-                "std": float(np.std(means, ddof=1)) if len(means) > 1 else None,
-                "worst": float(min(min(measured(row)) for row in group)),
-                "unit": "score" if group[0]["scores"] is not None else "return",
-            }
-        )
-    return table
+        by_setting.setdefault(run_name(row.algorithm, row.setting), []).append(row.episodes)
+    return [_summary(name, group) for name, group in by_setting.items()]
 
 
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _summary(name: str, group: Sequence[Episodes]) -> SettingSummary:
+    means = [float(np.mean(scores_or_returns(episodes))) for episodes in group]
+    return SettingSummary(
+        name,
+        seeds=len(group),
+        episodes=len(group[0].returns),
+        mean=float(np.mean(means)),
+        deviation=float(np.std(means, ddof=1)) if len(means) > 1 else None,
+        worst=float(min(min(scores_or_returns(episodes)) for episodes in group)),
+        unit="return" if group[0].scores is None else "score",
+    )
 
 
-def render(table: Sequence[Mapping[str, Any]]) -> str:
+def render(table: Sequence[SettingSummary]) -> str:
     """The table as aligned text."""
     if not table:
         return "not evaluated yet"
-    unit = table[0]["unit"]
-    head = ["policy", "seeds", "episodes", f"mean {unit}", "sd over seeds", "worst episode"]
-    body = [
+    head = ["policy", "seeds", "episodes", f"mean {table[0].unit}", "sd over seeds", "worst episode"]
+    rows = [
         [
-            row["name"],
-            str(row["seeds"]) if row["seeds"] else "",
-            str(row["episodes"]),
-            f"{row['mean']:.1f}",
-            "" if row["std"] is None else f"{row['std']:.1f}",
-            f"{row['worst']:.1f}",
+            line.name,
+            "" if line.seeds is None else str(line.seeds),
+            str(line.episodes),
+            number(line.mean),
+            number_or_blank(line.deviation),
+            number(line.worst),
         ]
-        for row in table
+        for line in table
     ]
-    widths = [max(len(line[i]) for line in [head, *body]) for i in range(len(head))]
-    lines = [
-        "  ".join(
-            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in [head, *body]
-    ]
-    lines.insert(1, "-" * len(lines[0]))
-    return "\n".join(lines)
+    return text_table(head, rows, numbers=True)

@@ -4,163 +4,200 @@ One JSON file per cell, named after its key, so that results made on several mac
 folders together. Returns are kept raw, episode by episode; scores are computed when a table is made.
 """
 
-import datetime
 import json
-import math
-import os
-import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from sbac import files
 from sbac.errors import UserError
+from sbac.records import Json, Settings, as_json, is_object, parse, rest
+from sbac.results.protocol import Protocol
+from sbac.runs import DataRecord
 
-if TYPE_CHECKING:
-    from sbac.data import Dataset
-    from sbac.runs import Run
-
-Record = dict[str, Any]
 FORMAT = 1
-REQUIRED: dict[str, type] = {
-    **dict.fromkeys(("key", "algorithm", "preset"), str),
-    **dict.fromkeys(("data", "config", "protocol", "watched"), dict),
-    **dict.fromkeys(("grid", "runs", "curves", "metrics", "final"), list),
-}
 ONLINE = "online"
-HISTOGRAM_BINS = 25
-ACTION_STATES = 256
-_WHERE = {"algorithm", "seed", "group", "phase", "step"}
+"""The kind of data of a method that learns in an environment."""
+LINE_BY_LINE = ("runs", "curves", "metrics", "final")
+"""Lists that a file holds with one line for each entry, so that versions of it can be compared."""
+Returns = list[float | None]
+"""Of episodes; None where a policy that diverged has none."""
 
 
-# --- From a run to its record -------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Histogram:
+    """How the returns of a dataset's episodes are spread."""
+
+    mean: float
+    edges: list[float]
+    counts: list[int]
 
 
-def describe(run: "Run", data: "Dataset | None" = None) -> Record:
-    """What a run measured. With its data, also how its actions and returns compare with the logged ones."""
-    config = run.config
-    grid = [name for name in config["runs"][0] if _differs(config["runs"], name) and name != "seed"]
-    if "alpha" in config["runs"][0] and "alpha" not in grid:
-        grid.append("alpha")  # the one setting that every table names
-    record: Record = {
-        "format": FORMAT,
-        "algorithm": config["algorithm"],
-        "preset": config["preset"],
-        "data": dict(config.get("data") or _online(config)),
-        "environment": config["evaluation"]["environment"],
-        "grid": grid,
-        "runs": [{"seed": r["seed"], **{name: r[name] for name in grid}} for r in config["runs"]],
-        "config": {k: v for k, v in config["runs"][0].items() if k not in (*grid, "seed")},
-        "watched": {k: config["evaluation"][k] for k in ("episodes", "seed")},
-        "versions": config["versions"],
-        "curves": _curves(run.evaluations, grid),
-        "metrics": _metrics(run.metrics, grid),
-    }
-    if data is not None:
-        record["data"]["returns"] = _histogram(data.returns)
-        record["actions"] = _actions(run, data, grid)
-    return record
+@dataclass(frozen=True)
+class CellData(DataRecord):
+    """The data behind a cell. `identity`: what tells the data from other data of the same name."""
+
+    returns: Histogram | None = None
+    identity: str | None = None
 
 
-def _online(config: Mapping[str, Any]) -> Record:
-    """In place of data, for a run that learned in an environment."""
-    from sbac.environments.opening import environment_of
+@dataclass(frozen=True)
+class RunPoint:
+    """One run: its seed, and its values of the grid's fields."""
 
-    name, _ = environment_of(config["environment"])
-    return {"name": name, "kind": ONLINE, "task": None, "rows": 0, "episodes": 0, "hash": ""}
-
-
-def _differs(runs: Sequence[Mapping[str, Any]], name: str) -> bool:
-    return any(run[name] != runs[0][name] for run in runs)
+    seed: int
+    setting: Settings = rest()
 
 
-def _setting(row: Mapping[str, Any], grid: Iterable[str]) -> dict[str, Any]:
-    return {name: row[name] for name in grid if row.get(name) is not None}
+@dataclass(frozen=True)
+class Watched:
+    """How policies were evaluated during training: episodes, and the seed of the first one."""
+
+    episodes: int
+    seed: int
 
 
-def _curves(rows: Iterable[Mapping[str, Any]], grid: Sequence[str]) -> list[Record]:
-    """For each policy and phase the steps of its evaluations and the returns of their episodes."""
-    found: dict[str, Record] = {}
-    for row in rows:
-        about = {"phase": row["phase"], "seed": row["seed"], "setting": _setting(row, grid)}
-        curve = found.setdefault(json.dumps(about), {**about, "steps": [], "returns": []})
-        curve["steps"].append(row["step"])
-        curve["returns"].append(digits(row["returns"], 6))
-    return list(found.values())
+@dataclass(frozen=True)
+class Curve:
+    """The evaluations of one run in one phase: its steps, and the returns of the episodes at each of them."""
+
+    phase: str
+    seed: int
+    setting: Settings
+    steps: list[int]
+    returns: list[Returns]
 
 
-def _metrics(rows: Iterable[Mapping[str, Any]], grid: Sequence[str]) -> list[Record]:
-    """For each phase and setting what was logged, as the mean over seeds."""
-    found: dict[str, dict[int, list[Mapping[str, Any]]]] = {}
-    for row in rows:
-        about = json.dumps({"phase": row["phase"], "setting": _setting(row, grid)})
-        found.setdefault(about, {}).setdefault(row["step"], []).append(row)
-    tables: list[Record] = []
-    for about, by_step in found.items():
-        names = sorted({name for rows in by_step.values() for row in rows for name in row} - _WHERE - set(grid))
-        values = {name: [_mean(row.get(name) for row in rows) for rows in by_step.values()] for name in names}
-        tables.append(json.loads(about) | {"steps": list(by_step), "values": values})
-    return tables
+@dataclass(frozen=True)
+class MetricTable:
+    """What one setting logged in one phase, as means over its seeds: its steps, and a column for each name."""
+
+    phase: str
+    setting: Settings
+    steps: list[int]
+    values: Mapping[str, list[float | None]]
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return digits([float(np.mean(known))], 4)[0] if known else None
+@dataclass(frozen=True)
+class ActionCounts:
+    """How often the policies of one setting take each action: for each dimension the counts of a histogram."""
+
+    setting: Settings
+    counts: list[list[int]]
 
 
-def _histogram(values: NDArray[np.float64]) -> Record:
-    counts, edges = np.histogram(values, HISTOGRAM_BINS)
-    return {"mean": float(values.mean()), "edges": digits(edges, 6), "counts": counts.tolist()}
+@dataclass(frozen=True)
+class Actions:
+    """How often each action occurs between `low` and `high`, by dimension: in the data, and by policies there."""
+
+    low: list[float]
+    high: list[float]
+    data: list[list[int]]
+    policies: list[ActionCounts]
 
 
-def _actions(run: "Run", data: "Dataset", grid: Sequence[str]) -> Record:
-    """How often each action occurs, dimension by dimension: in the data, and by each setting's policies there."""
-    rows = np.linspace(0, len(data) - 1, min(len(data), ACTION_STATES)).astype(int)
-    states, low, high = data.observations[rows], data.action_low, data.action_high
+@dataclass(frozen=True)
+class FinalRow:
+    """The final episodes of one run's last policy."""
 
-    def counts(actions: np.ndarray) -> list[list[int]]:
-        return [
-            np.histogram(actions[:, i], HISTOGRAM_BINS, (float(low[i]), float(high[i])))[0].tolist()
-            for i in range(actions.shape[1])
-        ]
-
-    by_setting: dict[str, list[np.ndarray]] = {}
-    for policy in run.policies:
-        by_setting.setdefault(json.dumps(_setting(policy.config, grid)), []).append(np.asarray(policy(states)))
-    return {
-        "low": digits(low, 6),
-        "high": digits(high, 6),
-        "data": counts(data.actions[rows]),
-        "policies": [
-            {"setting": json.loads(setting), "counts": counts(np.concatenate(actions))}
-            for setting, actions in by_setting.items()
-        ],
-    }
+    seed: int
+    setting: Settings
+    returns: Returns
+    lengths: list[int]
 
 
-def digits(values: ArrayLike, count: int) -> list[float | None]:
-    """Rounded to some significant digits, which is what keeps the files small; None for what is not finite."""
-    numbers: list[float] = np.asarray(values, np.float64).tolist()
-    return [float(f"{value:.{count}g}") if math.isfinite(value) else None for value in numbers]
+@dataclass(frozen=True)
+class CodeVersion:
+    """Which code made a cell: the package's version, and the hash of the method's files."""
+
+    version: str
+    hash: str
 
 
-def machine() -> str:
-    """What a number was made on, without saying where: the device, or the processor."""
-    import jax
+@dataclass(frozen=True)
+class SharedFields:
+    """The fields of a config that are read whatever the method is."""
 
-    device = jax.devices()[0]
-    if device.platform == "cpu":
-        return f"CPU, {platform.machine()}, {os.cpu_count()} cores"
-    return f"{len(jax.devices())} x {device.device_kind}" if len(jax.devices()) > 1 else device.device_kind
+    steps: list[int]
+    precision: str | None = None
 
 
-def now() -> str:
-    """To the second: of two cells with the same policies the later one counts."""
-    return datetime.datetime.now(datetime.UTC).replace(tzinfo=None).isoformat(timespec="seconds")
+@dataclass(frozen=True, kw_only=True)
+class MeasuredRun:
+    """What a run measured. `grid` names the fields that its runs differ in, `config` has all the others."""
+
+    format: int = FORMAT
+    algorithm: str
+    preset: str
+    data: CellData
+    environment: str | None
+    grid: list[str]
+    runs: list[RunPoint]
+    config: Settings
+    watched: Watched
+    versions: Mapping[str, str]
+    curves: list[Curve]
+    metrics: list[MetricTable]
+    actions: Actions | None = None
+
+    @cached_property
+    def _shared(self) -> SharedFields:
+        return parse(SharedFields, self.config, "config")
+
+    @property
+    def steps(self) -> list[int]:
+        """Gradient steps of every phase."""
+        return self._shared.steps
+
+    @property
+    def precision(self) -> str | None:
+        return self._shared.precision
+
+    @property
+    def is_online(self) -> bool:
+        """Whether it learned in an environment."""
+        return self.data.kind == ONLINE
+
+    @property
+    def seeds(self) -> list[int]:
+        return list(dict.fromkeys(run.seed for run in self.runs))
+
+    @property
+    def code_version(self) -> str | None:
+        """The package's version."""
+        return self.versions.get("sbac")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellRecord(MeasuredRun):
+    """A cell of a bench: a run, how the bench made it, and the final episodes of its policies.
+
+    `length` and `settings` are what the bench asked for: gradient steps (None: the preset's) and settings, with a list
+    for each field of the grid. `seconds` is the time of training (None after an interruption), `together` the number
+    of cells that trained in one program.
+    """
+
+    key: str
+    length: list[int] | None
+    settings: Settings
+    protocol: Protocol
+    code: CodeVersion
+    machine: str
+    date: str
+    seconds: float | None
+    together: int | None = None
+    final: list[FinalRow]
+
+    @property
+    def code_version(self) -> str | None:
+        return self.versions.get("sbac") or self.code.version
+
+    @property
+    def final_episodes(self) -> int:
+        """How many final episodes every policy has played."""
+        return min((len(row.returns) for row in self.final), default=0)
 
 
 # --- Files --------------------------------------------------------------------------------------------------------
@@ -172,51 +209,108 @@ def slug(name: str) -> str:
 
 
 def stem(data: str, algorithm: str, key: str) -> str:
+    """The place of a cell within its folder, without a suffix."""
     return f"{slug(data)}/{slug(algorithm)}-{key}"
 
 
-def cell_path(results: Path, record: Mapping[str, Any]) -> Path:
-    return results / "cells" / f"{stem(record['data']['name'], record['algorithm'], record['key'])}.json"
+def cell_path(results: Path, data: str, algorithm: str, key: str) -> Path:
+    """A cell's file."""
+    return results / "cells" / f"{stem(data, algorithm, key)}.json"
 
 
-def write_cell(results: Path, record: Mapping[str, Any]) -> Path:
-    """One line for each entry of the longer lists, so that versions of a file can be compared."""
-    path = cell_path(results, record)
-    files.write_atomic(path, _lines(record).encode())
+def run_folder(results: Path, data: str, algorithm: str, key: str) -> Path:
+    """The folder of a cell's training."""
+    return results / "runs" / stem(data, algorithm, key)
+
+
+def path_of(results: Path, cell: CellRecord) -> Path:
+    return cell_path(results, cell.data.name, cell.algorithm, cell.key)
+
+
+def folder_of(results: Path, cell: CellRecord) -> Path:
+    return run_folder(results, cell.data.name, cell.algorithm, cell.key)
+
+
+def write_cell(results: Path, cell: CellRecord) -> Path:
+    """Writes the cell's file and returns its path."""
+    path = path_of(results, cell)
+    files.write_atomic(path, cell_text(cell).encode())
     return path
 
 
-def _lines(record: Mapping[str, Any]) -> str:
-    def plain(value: Any) -> str:
-        return json.dumps(value, separators=(",", ":"), allow_nan=False)
-
+def cell_text(cell: CellRecord) -> str:
+    """The cell as its file has it."""
     parts: list[str] = []
-    for name, value in record.items():
-        long = isinstance(value, list) and name in ("runs", "curves", "final", "metrics")
-        text = "[\n" + ",\n".join(plain(entry) for entry in value) + "\n]" if long else plain(value)  # pyright: ignore[reportUnknownVariableType]
-        parts.append(f"{plain(name)}: {text}")
+    for name, value in {"key": cell.key, **as_json(cell)}.items():
+        if name in LINE_BY_LINE and isinstance(value, list):
+            entries: Sequence[Json] = value
+            text = "[\n" + ",\n".join(map(_dense, entries)) + "\n]"
+        else:
+            text = _dense(value)
+        parts.append(f"{_dense(name)}: {text}")
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def read_cell(path: Path) -> Record:
-    record = files.read_json(path)
-    if not isinstance(record, dict) or record.get("format") != FORMAT:  # pyright: ignore[reportUnknownMemberType]
-        raise UserError(f"{path}: not a bench's cell (expected format {FORMAT})")
-    found: Record = record
-    for name, kind in REQUIRED.items():
-        if not isinstance(found.get(name), kind):
-            raise UserError(f"{path}: a damaged cell: its {name} is missing or not what it should be")
-    if not re.fullmatch(r"[0-9a-f]{12}", found["key"]):  # it becomes part of a path
-        raise UserError(f"{path}: a damaged cell: key {found['key']!r}; expected 12 hexadecimal digits")
-    return found
+def _dense(value: Json) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
-def read_cells(results: Path) -> list[Record]:
+def read_cell(path: Path) -> CellRecord:
+    """Reads and checks a cell's file."""
+    return parse_cell(files.read_json(path), str(path))
+
+
+def parse_cell(value: object, where: str) -> CellRecord:
+    """A cell from the JSON of its file, which `where` names."""
+    if not is_object(value) or value.get("format") != FORMAT:
+        raise UserError(f"{where}: not a bench's cell (expected format {FORMAT})")
+    cell = parse(CellRecord, value, where)
+    if not re.fullmatch(r"[0-9a-f]{12}", cell.key):  # it becomes part of a path
+        raise UserError(f"{where}: key is {cell.key!r}; expected 12 hexadecimal digits")
+    parse(SharedFields, cell.config, f"{where}: config")
+    for problem in _problems(cell):
+        raise UserError(f"{where}: {problem}")
+    return cell
+
+
+def _problems(cell: CellRecord) -> Iterable[str]:
+    """What does not fit together although every field has its type."""
+    if not cell.runs:
+        yield "runs is empty; expected at least one"
+    for i, run in enumerate(cell.runs):
+        if not set(cell.grid) <= set(run.setting):
+            yield f"runs[{i}] has {', '.join(run.setting) or 'no setting'}; expected {', '.join(cell.grid)}"
+    for name in ("curves", "metrics", "final"):
+        rows: Sequence[Curve | MetricTable | FinalRow] = getattr(cell, name)
+        for i, row in enumerate(rows):
+            if not set(row.setting) <= set(cell.grid):
+                known = ", ".join(cell.grid) or "none"
+                yield f"{name}[{i}].setting has {', '.join(row.setting)}; expected fields of the grid ({known})"
+    for i, curve in enumerate(cell.curves):
+        if not curve.steps or len(curve.steps) != len(curve.returns) or not all(curve.returns):
+            yield f"curves[{i}].returns: expected the episodes of each of {len(curve.steps)} steps"
+    for i, table in enumerate(cell.metrics):
+        if not table.steps or any(len(column) != len(table.steps) for column in table.values.values()):
+            yield f"metrics[{i}].values: expected a number for each of {len(table.steps)} steps"
+    for i, row in enumerate(cell.final):
+        if not row.returns:
+            yield f"final[{i}].returns is empty; expected at least one episode"
+    known = cell.data.returns
+    if known is not None and len(known.edges) != len(known.counts) + 1:
+        yield f"data.returns.edges: {len(known.edges)} numbers; expected {len(known.counts) + 1}"
+
+
+def read_cells(results: Path) -> list[CellRecord]:
     """All cells of a results folder, in a fixed order."""
-    return [read_cell(path) for path in sorted((results / "cells").rglob("*.json"))]
+    return [read_cell(path) for path in cell_files(results)]
+
+
+def cell_files(results: Path) -> list[Path]:
+    return sorted((results / "cells").rglob("*.json"))
 
 
 def is_results(path: Path) -> bool:
+    """Whether a folder is a results folder."""
     return (path / "cells").is_dir()
 
 
@@ -226,14 +320,11 @@ def merge(sources: Iterable[Path], into: Path) -> int:
     for source in sources:
         if not is_results(source):
             raise UserError(f"{source}: not a results folder (it has no cells/)")
-        for record in read_cells(source):
-            path = cell_path(into, record)
-            if path.exists() and _complete(read_cell(path)) >= _complete(record):
+        for file in cell_files(source):
+            cell = read_cell(file)
+            path = path_of(into, cell)
+            if path.exists() and read_cell(path).final_episodes >= cell.final_episodes:
                 continue
-            write_cell(into, record)
+            files.write_atomic(path, file.read_bytes())
             taken += 1
     return taken
-
-
-def _complete(record: Mapping[str, Any]) -> int:
-    return min((len(entry["returns"]) for entry in record["final"]), default=0)

@@ -2,23 +2,22 @@
 
 A method may be represented in two ways: by one setting for all tasks, or by the best one for each task (the paper's
 way). Both are chosen on the episodes of the last evaluation during training and reported on the final episodes, which
-are others. What was measured is always the last policy of a training; nothing here knows of a best one on the way.
+are others. What is reported is always the last policy of a training, never the best one on the way.
 """
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sbac.results.cells import Record
+from sbac.records import Settings
+from sbac.results.cells import CellRecord, Curve, FinalRow, MeasuredRun
 from sbac.results.stability import Stability, smallest_mean, worst_episode, worst_evaluation
-
-Floats = NDArray[np.float64]
+from sbac.results.statistics import Floats
+from sbac.text import setting_text, steps_text
 
 ONE, BEST = "one", "best"
 PRESET = "its preset"
@@ -32,7 +31,7 @@ class Trial:
     seed: int
     curve: list[tuple[int, Floats]]
     final: Floats | None
-    record: Record
+    record: MeasuredRun
     diverged: bool = False
     """Whether what is reported of it has returns that are no numbers."""
 
@@ -48,11 +47,11 @@ class Series:
     data: str
     length: str
     method: str
-    setting: dict[str, Any]
+    setting: Settings
     trials: list[Trial]
 
     @property
-    def record(self) -> Record:
+    def record(self) -> MeasuredRun:
         return self.trials[-1].record
 
     @cached_property
@@ -62,11 +61,11 @@ class Series:
 
     @property
     def label(self) -> str:
-        return " ".join([self.method, *(f"{name}={short(value)}" for name, value in self.setting.items())])
+        return " ".join([self.method, *(f"{name}={setting_text(value)}" for name, value in self.setting.items())])
 
     @property
     def setting_name(self) -> str:
-        return ", ".join(f"{name} {short(value)}" for name, value in self.setting.items())
+        return ", ".join(f"{name} {setting_text(value)}" for name, value in self.setting.items())
 
     @property
     def setting_order(self) -> tuple[tuple[float, str], ...]:
@@ -76,8 +75,8 @@ class Series:
     @property
     def is_preset(self) -> bool:
         """Whether a bench left its setting to the preset, which may have another for every task."""
-        named = self.record.get("settings")
-        return named is not None and not any(name in named for name in self.setting)
+        record = self.record
+        return isinstance(record, CellRecord) and not any(name in record.settings for name in self.setting)
 
     @property
     def unit(self) -> str:
@@ -85,7 +84,7 @@ class Series:
 
     @property
     def steps(self) -> str:
-        return " + ".join(short_steps(steps) for steps in self.record["config"]["steps"])
+        return " + ".join(map(steps_text, self.record.steps))
 
     @property
     def is_final(self) -> bool:
@@ -105,8 +104,8 @@ class Series:
     @property
     def data_mean(self) -> float | None:
         """What the episodes of the data score on average, where the record says so."""
-        known = self.record["data"].get("returns")
-        return None if known is None else float(self.measured(np.array([known["mean"]]))[0])
+        known = self.record.data.returns
+        return None if known is None else float(self.measured(np.array([known.mean]))[0])
 
     @cached_property
     def episodes(self) -> list[Floats]:
@@ -161,90 +160,102 @@ class Series:
 # --- Reading ------------------------------------------------------------------------------------------------------
 
 
-def collect(records: Sequence[Record]) -> list[Series]:
+def collect(records: Sequence[MeasuredRun]) -> list[Series]:
     """All series of some cells; where two cells hold the same seed, the later one counts."""
+    names, methods = _data_names(records), _method_names(records)
+    found: dict[tuple[str, ...], tuple[Series, dict[int, Trial]]] = {}
+    for record in sorted(records, key=_date):
+        data, length, method = names[id(record)], _length(record), methods[id(record)]
+        for run in record.runs:
+            setting = {name: run.setting[name] for name in record.grid}
+            place = (data, length, method, json.dumps(setting))
+            _, trials = found.setdefault(place, (Series(data, length, method, setting, []), {}))
+            trials[run.seed] = _trial(record, run.seed, setting)
+    for series, trials in found.values():
+        series.trials.extend(trials[seed] for seed in sorted(trials))
+    return [series for series, _ in found.values()]
+
+
+def _date(record: MeasuredRun) -> str:
+    return record.date if isinstance(record, CellRecord) else ""
+
+
+def _data_and_algorithm(record: MeasuredRun) -> tuple[str, str]:
+    return record.data.name, record.algorithm
+
+
+def _method_names(records: Sequence[MeasuredRun]) -> dict[int, str]:
+    """By record: its method, with the preset and the settings that tell it from others of that name."""
     presets: dict[str, set[str]] = {}
-    precisions: dict[tuple[str, str], set[str]] = {}
+    precisions: dict[tuple[str, str], set[str | None]] = {}
     for record in records:
-        presets.setdefault(record["algorithm"], set()).add(record["preset"])
-        precisions.setdefault(_place(record), set()).add(record["config"].get("precision", ""))
-    names = _data_names(records)
-    found: dict[str, tuple[Mapping[str, Any], dict[int, Trial]]] = {}
-    for record in sorted(records, key=lambda r: r.get("date") or ""):
-        method = record["algorithm"]
-        if len(presets[method]) > 1:
-            method += f"@{record['preset']}"
-        fixed = {k: v for k, v in record.get("settings", {}).items() if not isinstance(v, list)}
-        if len(precisions[_place(record)]) == 1:  # how a method was computed is no other method
+        presets.setdefault(record.algorithm, set()).add(record.preset)
+        precisions.setdefault(_data_and_algorithm(record), set()).add(record.precision)
+    names: dict[int, str] = {}
+    for record in records:
+        preset = f"@{record.preset}" if len(presets[record.algorithm]) > 1 else ""
+        asked: Settings = record.settings if isinstance(record, CellRecord) else {}
+        fixed = {name: value for name, value in asked.items() if not isinstance(value, list)}
+        if len(precisions[_data_and_algorithm(record)]) == 1:  # how a method was computed is no other method
             fixed.pop("precision", None)
-        fixed |= {name: record["config"][name] for name in _unlike(record, records) if name in record["config"]}
-        method += "".join(f" {name}={short(value)}" for name, value in fixed.items() if name not in record["grid"])
-        for run in record["runs"]:
-            setting = {name: run[name] for name in record["grid"]}
-            trial = _trial(record, run["seed"], setting)
-            about = {"data": names[id(record)], "length": _length(record), "method": method, "setting": setting}
-            _, trials = found.setdefault(json.dumps(about), (about, {}))
-            trials[trial.seed] = trial
-    return [Series(**about, trials=[trials[s] for s in sorted(trials)]) for about, trials in found.values()]
+        fixed |= {name: record.config[name] for name in _distinguishing(record, records)}
+        words = [f"{name}={setting_text(value)}" for name, value in fixed.items() if name not in record.grid]
+        names[id(record)] = " ".join([record.algorithm + preset, *words])
+    return names
 
 
-def _place(record: Record) -> tuple[str, str]:
-    return record["data"]["name"], record["algorithm"]
-
-
-def _data_names(records: Sequence[Record]) -> dict[int, str]:
+def _data_names(records: Sequence[MeasuredRun]) -> dict[int, str]:
     """By record: the name of its data, with what tells it from other data of that name, or from another environment."""
-    identities = {r["data"]["hash"]: r["data"].get("identity", r["data"]["hash"]) for r in records}
+    identities = {r.data.hash: r.data.hash if r.data.identity is None else r.data.identity for r in records}
 
-    def token(record: Record) -> str:
-        return str(record["data"].get("identity", identities[record["data"]["hash"]]))
+    def identity(record: MeasuredRun) -> str:
+        return identities[record.data.hash] if record.data.identity is None else record.data.identity
 
     names: dict[int, str] = {}
     for record in records:
-        name = record["data"]["name"]
-        alike = [other for other in records if other["data"]["name"] == name]
-        if len({token(other) for other in alike}) > 1:
-            name += f" ({record['data']['hash'][:8]})"
-        if len({other["environment"] for other in alike}) > 1:
-            name += f" in {record['environment']}"
+        name = record.data.name
+        alike = [other for other in records if other.data.name == name]
+        if len({identity(other) for other in alike}) > 1:
+            name += f" ({record.data.hash[:8]})"
+        if len({other.environment for other in alike}) > 1:
+            name += f" in {record.environment}"
         names[id(record)] = name
     return names
 
 
-def _unlike(record: Record, records: Sequence[Record]) -> list[str]:
+def _distinguishing(record: MeasuredRun, records: Sequence[MeasuredRun]) -> list[str]:
     """The fields of its configuration in which other trainings of the method on the same data differ from it.
 
     Those that one of two does not have, because it came later or is a grid there, do not count.
     """
 
-    def fields(r: Record) -> dict[str, Any]:
-        left_out = {"steps", "precision", "seed", *r["grid"]}
-        return {name: value for name, value in r["config"].items() if name not in left_out}
+    def fields(r: MeasuredRun) -> Settings:
+        left_out = {"steps", "precision", "seed", *r.grid}
+        return {name: value for name, value in r.config.items() if name not in left_out}
 
-    def alike(other: Record) -> bool:
-        return (_place(other), other["preset"]) == (_place(record), record["preset"])
+    def alike(other: MeasuredRun) -> bool:
+        return (_data_and_algorithm(other), other.preset) == (_data_and_algorithm(record), record.preset)
 
     own = fields(record)
     others = [fields(other) for other in records if alike(other)]
     return [name for name in own if any(name in other and other[name] != own[name] for other in others)]
 
 
-def _trial(record: Record, seed: int, setting: Mapping[str, Any]) -> Trial:
-    def own(entry: Mapping[str, Any]) -> bool:
-        return entry["seed"] == seed and all(setting[name] == value for name, value in entry["setting"].items())
+def _trial(record: MeasuredRun, seed: int, setting: Settings) -> Trial:
+    def own(entry: Curve | FinalRow) -> bool:
+        return entry.seed == seed and all(setting[name] == value for name, value in entry.setting.items())
 
     lowest = _lowest_return(record)
-    curves = [curve for curve in record["curves"] if own(curve)]
+    curves = [curve for curve in record.curves if own(curve)]
     if not curves:
         return Trial(seed, [], None, record)
     last = curves[-1]  # curves come in the order of the phases
-    phases = list(dict.fromkeys(entry["phase"] for entry in record["metrics"]))
-    before = sum(record["config"]["steps"][: phases.index(last["phase"])]) if last["phase"] in phases else 0
-    curve = [
-        (before + step, _returns(returns, lowest)) for step, returns in zip(last["steps"], last["returns"], strict=True)
-    ]
-    final = next((entry["returns"] for entry in record.get("final", []) if own(entry)), None)
-    diverged = None in (last["returns"][-1] if final is None else final)
+    phases = list(dict.fromkeys(table.phase for table in record.metrics))
+    before = sum(record.steps[: phases.index(last.phase)]) if last.phase in phases else 0
+    curve = [(before + step, _returns(found, lowest)) for step, found in zip(last.steps, last.returns, strict=True)]
+    rows = record.final if isinstance(record, CellRecord) else []
+    final = next((row.returns for row in rows if own(row)), None)
+    diverged = None in (last.returns[-1] if final is None else final)
     return Trial(seed, curve, None if final is None else _returns(final, lowest), record, diverged)
 
 
@@ -253,40 +264,28 @@ def _returns(values: Iterable[float | None], lowest: float) -> Floats:
     return np.array([lowest if value is None else value for value in values], np.float64)
 
 
-def scored_task(record: Record) -> str | None:
+def scored_task(record: MeasuredRun) -> str | None:
     """The task it was evaluated as; None in an environment that has no reference returns."""
     from sbac.environments.tasks import is_task
 
-    environment = record["environment"]
-    return environment if environment is not None and is_task(environment) else None
+    return record.environment if record.environment is not None and is_task(record.environment) else None
 
 
-def _lowest_return(record: Record) -> float:
+def _lowest_return(record: MeasuredRun) -> float:
     from sbac.environments.tasks import find_task
 
     task = scored_task(record)
     return float("nan") if task is None else find_task(task).reference_min
 
 
-def _length(record: Record) -> str:
+def _length(record: MeasuredRun) -> str:
     """How long was trained, as tables are grouped by it: methods differ in their number of phases."""
-    given = record.get("length") if "length" in record else record["config"]["steps"]
+    given = record.length if isinstance(record, CellRecord) else record.steps
     if given is None:
-        return f"the steps of preset {record['preset']}"
+        return f"the steps of preset {record.preset}"
     if len(given) == 1:
-        return f"{short_steps(given[0])} steps a phase"
-    return " + ".join(map(short_steps, given)) + " steps"
-
-
-def short_steps(steps: int) -> str:
-    for size, letter in ((1_000_000, "M"), (1_000, "k")):
-        if steps >= size and steps % (size // 10) == 0:
-            return f"{steps / size:g}{letter}"
-    return str(steps)
-
-
-def short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+        return f"{steps_text(given[0])} steps a phase"
+    return " + ".join(map(steps_text, given)) + " steps"
 
 
 # --- Choosing -----------------------------------------------------------------------------------------------------

@@ -1,19 +1,17 @@
 """What the tables and the page show of some series: scores by task and method, and what follows from them."""
 
 import re
-import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from sbac.algorithms import REGISTRY
 from sbac.environments.opening import environment_of
 from sbac.environments.tasks import EMBEDDED, TASKS, Score, find_task
-from sbac.results.cells import ONLINE
 from sbac.results.series import BEST, ONE, PRESET, WAYS, Series, represent
 from sbac.results.statistics import (
     Floats,
@@ -24,6 +22,7 @@ from sbac.results.statistics import (
     performance_profile,
     probability_of_improvement,
 )
+from sbac.text import counted, signed
 
 PAPER_NOTES = (
     "The paper's numbers for other methods were published for the v0 datasets of D4RL; which version SBAC itself was "
@@ -77,7 +76,7 @@ class Block(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{len(self.datasets)} {self.suite} task{'' if len(self.datasets) == 1 else 's'}"
+        return counted(len(self.datasets), f"{self.suite} task")
 
 
 class Duel(NamedTuple):
@@ -139,7 +138,7 @@ class ScoreTable:
     def stability_row(self, data: str) -> dict[str, Series]:
         """The row, and what learned online in the same environment."""
         row = self.row(data)
-        where, _ = environment_of(next(iter(row.values())).record["environment"])
+        where, _ = environment_of(next(iter(row.values())).record.environment or "")
         return row | {f"{s.method} (online)": s for s in self.online if s.data == where}
 
     @property
@@ -175,8 +174,7 @@ class ScoreTable:
         A lone dataset beside such parts has none of its own: its row says it all.
         """
         found = [block for suite in self._suites for block in self._blocks(suite)]
-        several = [block for block in found if len(block.datasets) > 1]
-        return several or found
+        return [block for block in found if len(block.datasets) > 1] or found
 
     def _blocks(self, suite: str) -> list[Block]:
         coverage = self._suites[suite]
@@ -185,12 +183,12 @@ class ScoreTable:
             methods = [method for method in self.methods if coverage.get(method, frozenset()) >= shared]
             return Block(suite, [data for data in self.datasets if data in shared], methods)
 
-        every = block(frozenset.intersection(*coverage.values()))
+        everywhere = frozenset(data for data in self.datasets if all(data in covered for covered in coverage.values()))
         candidates = [block(covered) for covered in dict.fromkeys(coverage.values())]
         largest = max(candidates, key=lambda b: (b.size, len(b.methods)))
         compared = [b for b in candidates if len(b.methods) > 1]
         widest = max(compared, key=lambda b: (len(b.datasets), len(b.methods)), default=largest)
-        by_datasets = {tuple(b.datasets): b for b in (every, largest, widest) if b.datasets}
+        by_datasets = {tuple(b.datasets): b for b in (block(everywhere), largest, widest) if b.datasets}
         return sorted(by_datasets.values(), key=lambda b: len(b.datasets))
 
     def scores(self, block: Block, method: str) -> list[Floats]:
@@ -265,14 +263,14 @@ def what_w_changes(series: Sequence[Series]) -> dict[str, dict[str, dict[str, In
     """
 
     def place(s: Series) -> tuple[str, ...]:
-        return s.data, s.length, s.method.removeprefix(s.record["algorithm"]), s.setting_name
+        return s.data, s.length, s.method.removeprefix(s.record.algorithm), s.setting_name
 
     final = [s for s in series if s.is_final]
-    without = {place(s): s for s in final if s.record["algorithm"] == "sbac-no-w"}
+    without = {place(s): s for s in final if s.record.algorithm == "sbac-no-w"}
     found: dict[str, dict[str, dict[str, Interval]]] = {}
     settings: dict[str, list[str]] = {}
     for s in sorted(final, key=lambda s: s.setting_order):
-        other = without.get(place(s)) if s.record["algorithm"] == "sbac" else None
+        other = without.get(place(s)) if s.record.algorithm == "sbac" else None
         if other is None or [t.seed for t in s.trials] != [t.seed for t in other.trials]:
             continue
         length, setting = ", ".join(filter(None, [s.length, s.method.removeprefix("sbac")])), s.setting_name or PRESET
@@ -289,8 +287,8 @@ def what_w_changes(series: Sequence[Series]) -> dict[str, dict[str, dict[str, In
 
 def score_tables(series: Sequence[Series]) -> list[ScoreTable]:
     """A table for each length of training and each way of choosing settings."""
-    online = [s for s in series if s.record["data"]["kind"] == ONLINE and s.evaluated]
-    offline = [s for s in series if s.record["data"]["kind"] != ONLINE]
+    online = [s for s in series if s.record.is_online and s.evaluated]
+    offline = [s for s in series if not s.record.is_online]
     tables: list[ScoreTable] = []
     for length in dict.fromkeys(s.length for s in offline):
         trained = [s for s in offline if s.length == length]
@@ -308,47 +306,16 @@ def _has_choice(series: Sequence[Series]) -> bool:
 
 def paper_score(series: Series) -> Score | None:
     """What the paper printed for the method on the task, if anything."""
-    task = series.record["data"]["task"]
+    task = series.record.data.task
     if task is None or task != series.task or task in EMBEDDED:
         return None
-    return find_task(task).paper_scores.get(series.record["algorithm"])
-
-
-def number(mean: float, deviation: float | None = None) -> str:
-    value = f"{mean:z.1f}"  # no -0.0
-    return value if deviation is None else f"{value} ± {deviation:.1f}"
+    return find_task(task).paper_scores.get(series.record.algorithm)
 
 
 def difference(found: Interval) -> str:
     """With its sign, and half the width of its interval."""
-    half = "" if found.high is None else f" ± {found.high - found.value:.1f}"
-    return f"{found.value:+.1f}{half}"
+    return signed(found.value, None if found.high is None else found.high - found.value)
 
 
 def excludes_zero(found: Interval) -> bool:
     return found.low is not None and found.high is not None and (found.low > 0.0 or found.high < 0.0)
-
-
-def bench_commands(records: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The commands that make some cells again; runs that no bench made are left out."""
-    tasks: dict[str, list[str]] = {}
-    for record in records:
-        if "protocol" in record:
-            source = record["environment"] if record["data"]["kind"] == ONLINE else record["data"]["name"]
-            tasks.setdefault(_options(record), []).append(source)
-    return [f"sbac bench --tasks {shlex.join(dict.fromkeys(names))} {options}" for options, names in tasks.items()]
-
-
-def _options(record: Mapping[str, Any]) -> str:
-    words = [f"--algorithms {record['algorithm']}@{record['preset']}"]
-    words.append("--seeds " + " ".join(str(seed) for seed in dict.fromkeys(run["seed"] for run in record["runs"])))
-    if record["length"] is not None:
-        words.append("--steps " + " ".join(map(str, record["length"])))
-    grid = [
-        f"{record['algorithm']}.{name}={','.join(map(str, value)) if isinstance(value, list) else value}"
-        for name, value in record["settings"].items()
-    ]
-    words.append("--grid " + shlex.join(grid) if grid else "--no-grid")
-    if record["environment"] != record["data"]["task"] and record["data"]["kind"] != ONLINE:
-        words.append(f"--env {record['environment']}")
-    return " ".join(words)

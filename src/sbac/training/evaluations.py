@@ -1,83 +1,146 @@
-"""Evaluations during training: snapshots that wait on disk, workers that answer, rows in a fixed order.
+"""Evaluations during training: snapshots that wait on disk, workers that play, rows in a fixed order.
 
-A snapshot is a folder of policies, written before training goes on. Its rows are appended to evaluations.jsonl
-when all its answers are in and those of every earlier snapshot are written, so that the file of an interrupted and
-resumed run equals that of an unbroken one. Then the snapshot is removed.
+A snapshot is a folder of policies, written before training goes on. When all its episodes are played and the rows of
+every earlier snapshot are written, its rows are appended to evaluations.jsonl and the snapshot is removed. So the file
+of an interrupted and resumed run equals that of an unbroken one.
 """
 
 import dataclasses
+import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sbac import files, interrupts
 from sbac.environments.opening import EnvSource
 from sbac.evaluation.rollout import Evaluator
 from sbac.evaluation.worker import Pool
 from sbac.policy import Policy
+from sbac.records import parse
+from sbac.runs import (
+    Episodes,
+    EvaluationRow,
+    Place,
+    RunRecord,
+    Watch,
+    config_fields,
+    evaluation_json,
+    parse_place,
+    place_columns,
+)
+
+EVALUATIONS = 10
+"""How many evaluations a phase has where nothing else is asked for."""
+Answer = Future[dict[str, Any]]
+
+
+class Latest(NamedTuple):
+    """The mean over the policies of the newest snapshot: of their scores, or of their returns if there are none."""
+
+    name: str
+    value: float
+
+
+@dataclass(frozen=True)
+class SnapshotRows:
+    """rows.json of a snapshot: for each policy the columns that say which run it is of, and when."""
+
+    rows: list[Mapping[str, object]]
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Policies that wait for their episodes, and what their rows will say beside the returns."""
+    """Policies whose episodes are being played, and the places of their rows."""
 
     folder: Path
-    rows: list[dict[str, Any]]
-    answers: "list[Future[dict[str, Any]]]"
+    places: Sequence[Place]
+    answers: Sequence[Answer]
+
+
+def interval(watch: Watch, steps: int) -> int:
+    """Steps between the evaluations of a phase."""
+    return watch.every or max(1, math.ceil(steps / EVALUATIONS))
+
+
+def evaluation_steps(watch: Watch, steps: Sequence[int], phase: int) -> list[int]:
+    """When policies are evaluated in a phase; `steps` has the length of each phase. Always at the phase's end."""
+    end = steps[phase]
+    if phase < len(steps) - 1:
+        return [end]
+    wanted = range(interval(watch, end), end, interval(watch, end)) if watch.at is None else watch.at
+    return sorted({*(step for step in wanted if 0 < step < end), end})
+
+
+def snapshot_name(group: int, number: int, phase: str, step: int) -> str:
+    """Of the snapshot at a step of the phase with this number. Names sort in the order in which snapshots are taken."""
+    return f"{group:03d}-{number}-{phase}-{step:010d}"
+
+
+def note(latest: Iterable[Latest | None]) -> str:
+    """The newest scores, over all folders, for the progress bar."""
+    found = [entry for entry in latest if entry is not None]
+    if not found:
+        return ""
+    name = found[0].name
+    return f"{name} {_mean([entry.value for entry in found if entry.name == name]):.1f}"
 
 
 class Evaluations:
-    """Takes snapshots, has them evaluated and keeps evaluations.jsonl."""
+    """Takes snapshots, has them evaluated and writes evaluations.jsonl."""
 
-    def __init__(self, folder: Path, environment: EnvSource, episodes: int, seed: int, pool: Pool | None) -> None:
+    def __init__(self, folder: Path, record: RunRecord, environment: EnvSource, pool: Pool | None) -> None:
         """`pool` plays in environments known by name; one that is a function is stepped here, in a thread."""
         self._path = folder / "evaluations.jsonl"
         self._pending = folder / "checkpoint" / "pending"
-        self._environment, self._episodes, self._seed = environment, episodes, seed
+        self._record, self._watch, self._environment = record, record.evaluation, environment
         self._waiting: deque[Snapshot] = deque()
-        self.latest: dict[str, float] = {}
+        self.latest: Latest | None = None
         self._pool = pool
         self._local = ThreadPoolExecutor(1) if callable(environment) else None
         self._evaluator = Evaluator(environment) if callable(environment) else None
 
-    def submit(self, name: str, policies: Sequence[Policy], rows: list[dict[str, Any]]) -> None:
-        """Puts the policies on disk, then asks for their evaluation."""
+    def submit(self, name: str, policies: Sequence[Policy], places: Sequence[Place]) -> None:
+        """Writes the policies to disk, then asks for their evaluation."""
         folder = self._pending / name
         building = folder.with_name(name + ".tmp")
         files.remove(building)
         building.mkdir(parents=True)
         for i, policy in enumerate(policies):
             policy.save(building / f"{i}.safetensors")
-        files.write_json(building / "rows.json", rows)
+        files.write_json(building / "rows.json", [place_columns(place) for place in places])
         files.remove(folder)
         building.rename(folder)
-        self._start(folder, rows)
+        self._start(folder, places)
 
-    def resubmit(self, keep: "set[str]") -> None:
-        """After a restart: the snapshots on disk that are in `keep` are evaluated, the others dropped."""
+    def resubmit(self, names: Collection[str]) -> None:
+        """After a restart: evaluates the snapshots on disk with these names, and removes the others."""
         found = sorted(self._pending.glob("*"))
         for folder in found:
-            if folder.name not in keep:
+            if folder.name not in names:
                 files.remove(folder)
         for folder in found:
-            if folder.name in keep:
-                self._start(folder, files.read_json(folder / "rows.json"))
+            if folder.name in names:
+                self._start(folder, self._read_places(folder / "rows.json"))
 
-    def _start(self, folder: Path, rows: list[dict[str, Any]]) -> None:
-        answers = [self._ask(folder / f"{i}.safetensors") for i in range(len(rows))]
-        self._waiting.append(Snapshot(folder, rows, answers))
+    def _read_places(self, path: Path) -> list[Place]:
+        rows = parse(SnapshotRows, {"rows": files.read_json(path)}, str(path)).rows
+        return [parse_place(row, config_fields(self._record), f"{path}: rows[{i}]") for i, row in enumerate(rows)]
 
-    def _ask(self, policy: Path) -> "Future[dict[str, Any]]":
+    def _start(self, folder: Path, places: Sequence[Place]) -> None:
+        answers = [self._ask(folder / f"{i}.safetensors") for i in range(len(places))]
+        self._waiting.append(Snapshot(folder, places, answers))
+
+    def _ask(self, policy: Path) -> Answer:
         if self._local is None:
             assert self._pool is not None and isinstance(self._environment, str)
-            return self._pool.submit(policy, self._environment, self._episodes, self._seed)
+            return self._pool.submit(policy, self._environment, self._watch.episodes, self._watch.seed)
 
         def work() -> dict[str, Any]:
             assert self._evaluator is not None
-            return dataclasses.asdict(self._evaluator(Policy.load(policy), self._episodes, self._seed))
+            return dataclasses.asdict(self._evaluator(Policy.load(policy), self._watch.episodes, self._watch.seed))
 
         return self._local.submit(work)
 
@@ -86,14 +149,17 @@ class Evaluations:
         while self._waiting and (wait or all(a.done() for a in self._waiting[0].answers)):
             interrupts.check()
             snapshot = self._waiting.popleft()
-            rows = [row | answer.result() for row, answer in zip(snapshot.rows, snapshot.answers, strict=True)]
-            files.append_rows(self._path, rows)
+            rows = [
+                EvaluationRow(place, parse(Episodes, answer.result(), f"evaluation of {snapshot.folder}"))
+                for place, answer in zip(snapshot.places, snapshot.answers, strict=True)
+            ]
+            files.append_rows(self._path, map(evaluation_json, rows))
             files.remove(snapshot.folder)
-            measured = [row["scores"] or row["returns"] for row in rows]
-            self.latest = {"score" if rows[0]["scores"] else "return": sum(map(_mean, measured)) / len(measured)}
+            measured = [_mean(row.episodes.scores or row.episodes.returns) for row in rows]
+            self.latest = Latest("score" if rows[0].episodes.scores else "return", _mean(measured))
 
     def close(self) -> None:
-        """What still waits stays on disk."""
+        """Ends the thread, if there is one. Snapshots that still wait stay on disk."""
         if self._local is not None:
             self._local.shutdown(cancel_futures=True)
 

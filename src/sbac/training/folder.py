@@ -1,25 +1,27 @@
-"""A run's folder while it is written: when it may be, and what becomes of the run it replaces."""
+"""A run's folder while it is written: who may write it, and what becomes of the run that is replaced."""
 
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TypeGuard
 
 from sbac import files
 from sbac.config import RETIRED
 from sbac.errors import InUseError, UserError
-from sbac.runs import read_config
+from sbac.records import Json, as_json
+from sbac.runs import RunRecord, read_record
 
 CONTENTS = ("config.json", "checkpoint", "policies", "metrics.jsonl", "evaluations.jsonl")
-UNFINISHED = "config.json.tmp"  # a folder with nothing else was left by a kill during the very first write
+UNFINISHED = "config.json.tmp"  # a kill during the very first write leaves a folder with this file alone
 
 
 class OpenFolder:
-    """A run's folder while it is written: no other process may, and what it replaces is kept until it has begun.
+    """A run's folder, locked against other processes. The run that is replaced stays until the new one has begun.
 
-    A run has begun when its first steps are done; one that fails before leaves no trace.
+    A run has begun when its first steps are done; one that fails before that leaves no trace.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,7 +43,7 @@ class OpenFolder:
             pass  # a file system without locks
 
     def set_aside(self) -> None:
-        """Moves the run that is there out of the way; what a kill has left there already is older, and stays."""
+        """Moves the present run aside. What a kill has left aside already is older, and stays there."""
         self._aside.mkdir(exist_ok=True)
         for name in CONTENTS:
             if (self._aside / name).exists():
@@ -50,7 +52,7 @@ class OpenFolder:
                 (self.path / name).rename(self._aside / name)
 
     def begun(self) -> None:
-        """The new run is under way; the old one goes."""
+        """Removes the replaced run: the new one is under way."""
         self.is_new = False
         if self._aside.exists():
             gone = self.path / ".removed"
@@ -59,7 +61,7 @@ class OpenFolder:
             files.remove(gone)
 
     def restore(self) -> None:
-        """The folder as it was before a run that never began: with the old run, or without any."""
+        """Undoes a run that never began: the folder holds the replaced run again, or none."""
         if self._aside.exists():
             for entry in self._aside.iterdir():
                 files.remove(self.path / entry.name)
@@ -86,13 +88,13 @@ class OpenFolder:
         self.close()
 
 
-def open_folder(path: Path, config: dict[str, Any], resume: bool, overwrite: bool) -> OpenFolder:
-    """Makes the folder ready for this run, or says why it may not be."""
+def open_folder(path: Path, record: RunRecord, resume: bool, overwrite: bool) -> OpenFolder:
+    """Locks the folder and makes it ready for this run, or refuses it."""
     if path.exists() and not path.is_dir():
         raise UserError(f"{path}: a file; expected a folder for the run")
     opened = OpenFolder(path)
     try:
-        _occupy(opened, config, resume, overwrite)
+        _occupy(opened, record, resume, overwrite)
     except BaseException:
         opened.restore()
         opened.close()
@@ -100,15 +102,15 @@ def open_folder(path: Path, config: dict[str, Any], resume: bool, overwrite: boo
     return opened
 
 
-def _occupy(opened: OpenFolder, config: dict[str, Any], resume: bool, overwrite: bool) -> None:
+def _occupy(opened: OpenFolder, record: RunRecord, resume: bool, overwrite: bool) -> None:
     path = opened.path
     if not (path / "config.json").exists():
         opened.restore()  # what a kill in the middle of a replacement left
     occupied = path.is_dir() and any(entry.name != UNFINISHED for entry in path.iterdir())
     if occupied:
-        existing = read_config(path)  # a folder that is not a run is never touched
+        existing = read_record(path)  # a folder that is not a run is never touched
         if resume:
-            changed = difference(existing | {"versions": None}, config | {"versions": None})
+            changed = difference(_compared(existing), _compared(record))
             if changed:
                 raise UserError(f"{path}: holds another run, and cannot be resumed as this one: {changed}")
             return
@@ -116,18 +118,25 @@ def _occupy(opened: OpenFolder, config: dict[str, Any], resume: bool, overwrite:
             raise UserError(f"{path}: holds a run already; use --resume to continue it or --overwrite to replace it")
         opened.set_aside()
     opened.is_new = not occupied
-    files.write_json(path / "config.json", config)
+    files.write_json(path / "config.json", as_json(record))
 
 
-def difference(old: Any, new: Any, where: str = "") -> str | None:
-    """The first place where two JSON values differ, as `place: old, not new`."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        keys: list[str] = sorted((old.keys() | new.keys()) - RETIRED)
-        return _first(difference(old.get(key), new.get(key), f"{where}.{key}".lstrip(".")) for key in keys)
-    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        return _first(difference(a, b, f"{where}[{i}]") for i, (a, b) in enumerate(zip(old, new, strict=True)))
-    return None if old == new else f"{where} is {old!r}, not {new!r}"
+def _compared(record: RunRecord) -> Json:
+    """What two records must agree in to be the same run: everything but the versions of the packages."""
+    return as_json(replace(record, versions={}))
 
 
-def _first(found: Iterable[str | None]) -> str | None:
-    return next(filter(None, found), None)
+def difference(old: Json, new: Json, where: str = "") -> str | None:
+    """The first place where two JSON values differ, as `place is old, not new`."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        pairs = [(f"{where}.{key}".lstrip("."), old.get(key), new.get(key)) for key in sorted({*old, *new} - RETIRED)]
+    elif _is_list(old) and _is_list(new) and len(old) == len(new):
+        pairs = [(f"{where}[{i}]", a, b) for i, (a, b) in enumerate(zip(old, new, strict=True))]
+    else:
+        return None if old == new else f"{where} is {old!r}, not {new!r}"
+    found = (difference(a, b, place) for place, a, b in pairs)
+    return next((text for text in found if text is not None), None)
+
+
+def _is_list(value: Json) -> TypeGuard[Sequence[Json]]:
+    return isinstance(value, Sequence) and not isinstance(value, str)

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from sbac.algorithms.base import Algorithm
 from sbac.config import Config, Options, Value, changed, fields_of, static_fields, values_of
 from sbac.errors import UserError, unknown
+from sbac.text import setting_label
 
 AnyConfig = TypeVar("AnyConfig", bound=Options)
 
@@ -33,20 +34,12 @@ class Member:
     @property
     def label(self) -> str:
         """A name for files: the grid's values and the seed."""
-        parts = [f"{name}={_plain(value)}" for name, value in self.grid.items()]
+        parts = [f"{name}={setting_label(value)}" for name, value in self.grid.items()]
         return "_".join([*parts, f"seed={self.seed}"])
 
     def record(self) -> dict[str, Any]:
         """The config as JSON, with the seed."""
         return {"seed": self.seed, **values_of(self.config)}
-
-
-def _plain(value: Value) -> str:
-    if isinstance(value, tuple):
-        return "x".join(map(str, value))
-    if isinstance(value, float):
-        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
-    return str(value)
 
 
 def members(
@@ -152,6 +145,10 @@ class Recorder:
     def __class__(self) -> type[Any]:
         """The config's own class, so that `isinstance` holds."""
         return type(self._config)
+
+    @__class__.setter
+    def __class__(self, other: type[Any], /) -> None:
+        raise AttributeError("the class of a recorder is that of its config")
 
     def __getattr__(self, name: str) -> Any:
         if name in self._changes:

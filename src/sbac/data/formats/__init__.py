@@ -1,1 +1,1 @@
-"""One file for each format that a log comes in."""
+"""The readers, one module for each format of a log."""

@@ -1,6 +1,6 @@
-"""Reading npz files and folders of npy files without trusting them.
+"""Reading untrusted npz files and folders of npy files.
 
-Nothing is unpickled. What a header claims is held against what lies on the disk before any memory is taken for it.
+Nothing is unpickled. The size in a header is compared with that of the file before memory is taken for it.
 """
 
 import tokenize
@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from sbac.errors import UserError
 
 UNREADABLE = (EOFError, OSError, ValueError, TypeError, RuntimeError, MemoryError, SyntaxError, tokenize.TokenError)
-"""What numpy and zipfile raise on a damaged file."""
+"""The errors of numpy and zipfile on a damaged file."""
 FLOOR = 256 * 2**20
 EXPANSION = 100
 LONGEST_HEADER = 10_000
 
 
 def require_file(path: Path) -> None:
-    """Refuse what would be waited for forever: pipes, sockets, devices."""
+    """Refuses pipes, sockets and devices, whose reading might never end."""
     if not path.is_file():
         raise UserError(f"{path}: {'not a regular file' if path.exists() else 'no such file'}")
 
@@ -34,18 +34,18 @@ def memory_limit(path: Path) -> int:
 
 
 def refuse_larger(path: Path, claimed: int) -> None:
-    """A compressed file that claims to be far larger than it is would take all memory: refuse it unread."""
+    """Refuses, without reading it, a compressed file whose contents would be far larger than the file."""
     if claimed > memory_limit(path):
         size = path.stat().st_size
         raise UserError(f"{path}: claims {claimed:,} bytes of data, but the file holds {size:,}; refusing to expand it")
 
 
 Choose = Callable[[Collection[str]], Collection[str]]
-"""From the names of the arrays there are to the names of those to read."""
+"""Chooses, among the names of all arrays, those to read."""
 
 
 def read_npz(path: Path, choose: Choose = list) -> dict[str, NDArray[Any]]:
-    """The chosen arrays of an npz file (all of them, if nothing is chosen), by name."""
+    """The chosen arrays of an npz file by name; without `choose`, all of them."""
     require_file(path)
     try:
         with zipfile.ZipFile(path) as archive:
@@ -81,7 +81,7 @@ def _read_npy(path: Path) -> NDArray[Any]:
 
 
 def _read(file: IO[bytes], size: int, where: str) -> NDArray[Any]:
-    """One npy stream of `size` bytes, whose header must claim exactly what follows it."""
+    """Reads one npy stream of `size` bytes; the size in its header must be that of the rest."""
     short = npy.read_magic(file) == (1, 0)
     if int.from_bytes(file.read(2 if short else 4), "little") > LONGEST_HEADER:
         raise UserError(f"{where}: not a readable npy file: its header is too long")

@@ -1,8 +1,9 @@
-"""Reading HDF5 files without trusting them: D4RL's flat layout, and the parts that Minari's reader shares.
+"""Reading untrusted HDF5 files: D4RL's flat layout, and the functions that Minari's reader shares.
 
 Refused unread: links to other files, data stored in other files, Python objects, and shapes that claim far more data
-than the file holds.
+than the file holds. No other module calls h5py, which has no types.
 """
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -20,16 +21,16 @@ from sbac.errors import UserError
 def read_columns(path: Path, columns: ColumnMap | None) -> dict[str, NDArray[Any]]:
     """The columns of a D4RL file: one dataset per column at the top of the file."""
     with opened(path) as file:
-        chosen = match([str(name) for name in file], columns, str(path))
+        chosen = match(names_in(file), columns, str(path))
         members = {name: member(file, name, path) for names in chosen.values() for name in names}
         refuse_larger(path, sum(claimed_bytes(dataset) for dataset in members.values()))
-        stored = {name: dataset[()] for name, dataset in members.items()}
+        stored = {name: values(dataset) for name, dataset in members.items()}
     return {field: side_by_side(stored, names, str(path)) for field, names in chosen.items()}
 
 
 @contextmanager
 def opened(path: Path) -> Generator[h5py.File]:
-    """The file, with every failure to read it turned into one line."""
+    """The open file; every failure to read it becomes a `UserError` of one line."""
     require_file(path)
     try:
         with h5py.File(path, "r") as file:
@@ -38,6 +39,22 @@ def opened(path: Path) -> Generator[h5py.File]:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path}: not a readable HDF5 file: {one_line(error)}") from error
+
+
+def names_in(group: h5py.Group) -> list[str]:
+    """The names of what a group holds."""
+    return [str(name) for name in group]
+
+
+def subgroup(file: h5py.File, name: str) -> h5py.Group | None:
+    """A group that lies in this file, or None."""
+    group = file[name] if isinstance(file.get(name, getlink=True), h5py.HardLink) else None
+    return group if isinstance(group, h5py.Group) else None
+
+
+def values(dataset: h5py.Dataset) -> NDArray[Any]:
+    """All numbers of a dataset."""
+    return dataset[()]
 
 
 def member(group: h5py.Group, name: str, path: Path) -> h5py.Dataset:

@@ -1,6 +1,6 @@
 """Reading Minari datasets: a folder with data/metadata.json and episodes of n steps and n + 1 observations.
 
-The HDF5 kind is read here directly; Minari's arrow kind goes through the minari package.
+Datasets stored as HDF5 are read here; those stored as arrow are read by the minari package.
 """
 
 import json
@@ -18,18 +18,19 @@ from sbac.data.formats import hdf5
 from sbac.data.formats.arrays import one_line, refuse_larger
 from sbac.environments.tasks import TASKS
 from sbac.errors import UserError
+from sbac.records import Json
 
 Episode = dict[str, NDArray[Any]]
 FIELDS = ("observations", "actions", "rewards", "terminations", "truncations")
 
 
 def root() -> Path:
-    """Where Minari keeps its datasets."""
+    """The folder of Minari's datasets."""
     return Path(os.environ.get("MINARI_DATASETS_PATH") or "~/.minari/datasets").expanduser()
 
 
 def is_id(name: str) -> bool:
-    """Whether a name is shaped like a Minari id: D4RL/door/human-v2."""
+    """Whether a name has the form of a Minari id, such as D4RL/door/human-v2."""
     return re.fullmatch(r"(\w[\w-]*/)*\w[\w-]*-v\d+", name) is not None
 
 
@@ -40,7 +41,7 @@ def installed(name: str) -> Path | None:
 
 
 def read_folder(folder: Path) -> dict[str, Any]:
-    """The columns of a Minari dataset. The true s' of every row is stored; a termination outranks a truncation."""
+    """The columns of a Minari dataset. It stores the true s' of every row. Terminations outrank truncations."""
     about = _metadata(folder / "data" / "metadata.json")
     low, high = _action_bounds(about, folder)
     reader = _hdf5_episodes if about.get("data_format", "hdf5") == "hdf5" else _minari_episodes
@@ -71,7 +72,7 @@ def _metadata(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > 2**24:
             raise UserError(f"{path}: expected Minari's metadata, got {path.stat().st_size:,} bytes")
-        about = json.loads(path.read_text())
+        about: Json = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, UserError):
             raise
@@ -94,9 +95,9 @@ def _action_bounds(about: dict[str, Any], folder: Path) -> tuple[Any, Any]:
 
 def _box(about: dict[str, Any], key: str, folder: Path) -> dict[str, Any]:
     """A space as Minari describes it, JSON within JSON."""
-    stored = about.get(key, {"type": "Box"})
+    stored: Json = about.get(key, {"type": "Box"})
     try:
-        space = json.loads(stored) if isinstance(stored, str) else stored
+        space: Json = json.loads(stored) if isinstance(stored, str) else stored
     except (ValueError, RecursionError):
         space = None
     if not isinstance(space, dict):
@@ -109,16 +110,17 @@ def _box(about: dict[str, Any], key: str, folder: Path) -> dict[str, Any]:
 def _hdf5_episodes(folder: Path) -> Iterator[Episode]:
     path = folder / "data" / "main_data.hdf5"
     with hdf5.opened(path) as file:
-        numbers = sorted(int(found[1]) for name in file if (found := re.fullmatch(r"episode_(\d{1,9})", str(name))))
+        matches = [re.fullmatch(r"episode_(\d{1,9})", name) for name in hdf5.names_in(file)]
+        numbers = sorted(int(found[1]) for found in matches if found)
         episodes = [_members(file, f"episode_{number}", path) for number in numbers]
         refuse_larger(path, sum(hdf5.claimed_bytes(dataset) for fields in episodes for dataset in fields.values()))
         for fields in episodes:
-            yield {field: dataset[()] for field, dataset in fields.items()}
+            yield {field: hdf5.values(dataset) for field, dataset in fields.items()}
 
 
 def _members(file: h5py.File, name: str, path: Path) -> dict[str, h5py.Dataset]:
-    group = file[name] if isinstance(file.get(name, getlink=True), h5py.HardLink) else None
-    if not isinstance(group, h5py.Group):
+    group = hdf5.subgroup(file, name)
+    if group is None:
         raise UserError(f"{path}: {name}: expected an episode stored in this file")
     for field in FIELDS:
         if field not in group:

@@ -1,4 +1,8 @@
-"""Reading Parquet and CSV tables: list columns, or numbered scalar columns such as obs_0, obs_1, ..."""
+"""Reading Parquet and CSV tables: list columns, or numbered scalar columns such as obs_0, obs_1, ...
+
+No other module calls pyarrow, which has no types.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +19,7 @@ BATCH = 2**16
 
 
 def read_table(path: Path, columns: ColumnMap | None) -> dict[str, NDArray[Any]]:
-    """The columns of a table. A field of vectors is one list column, one scalar column, or several numbered ones."""
+    """The columns of a table. A field of vectors is a list column, a scalar column, or numbered scalar columns."""
     try:
         import pyarrow as pa
     except ImportError as error:
@@ -45,7 +49,7 @@ def _names(path: Path) -> list[str]:
 
 
 def _read(path: Path, names: list[str]) -> Any:
-    """A pyarrow table of these columns, read only if what they claim is in proportion to the file."""
+    """A pyarrow table of these columns. A file whose contents would be far larger than the file is refused."""
     if path.suffix == ".csv":
         import pyarrow.csv as csv
 
@@ -106,7 +110,7 @@ def _first_null(array: Any) -> int:
 
 
 def _first_text(array: Any) -> str:
-    """Where in a text column the numbers stop."""
+    """The first text of a column that is not a number, for an error line."""
     import pyarrow as pa
 
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):

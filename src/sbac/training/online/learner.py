@@ -4,24 +4,47 @@ Observations and actions of smaller environments are padded with zeros to the la
 the padding (its state's `used`).
 """
 
-import json
+import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from sbac import files
 from sbac.algorithms.base import Actor, Algorithm, Batch, Rows, Spec, Step
 from sbac.config import Config
+from sbac.nn import Tree
+from sbac.nn.typed import jit
 from sbac.policy import Floats
+from sbac.records import as_json, parse
 from sbac.training.grid import stack
 
-Tree = Any
+
+@runtime_checkable
+class Exploring(Protocol):
+    """What the config of an online method has beside what every config has."""
+
+    @property
+    def start_steps(self) -> int:
+        """Environment steps with uniform actions before the first update."""
+        ...
+
+    @property
+    def exploration(self) -> float:
+        """Deviation of the noise added to the actions."""
+        ...
+
+
+def exploring(config: Config) -> Exploring:
+    """The config of an online method."""
+    if not isinstance(config, Exploring):
+        raise TypeError(f"{type(config).__name__}: expected start_steps and exploration")
+    return config
 
 
 @dataclass(frozen=True)
@@ -36,13 +59,24 @@ class OnlineRun:
 
 
 @dataclass(frozen=True)
-class Rounds:
-    """How a launch is cut into rounds. `capacity` is the replay buffer's, the oldest transitions leave first."""
+class Schedule:
+    """How a training is cut into rounds: `steps` environment steps by `instances` copies, then as many updates.
+
+    `capacity` is the replay buffer's: the oldest transitions leave first. `unroll`: updates written out in the loop.
+    """
 
     instances: int = 8
     steps: int = 512
     capacity: int = 1_000_000
     unroll: int = 1
+
+
+@dataclass(frozen=True)
+class Counters:
+    """How far a learner is: environment steps of every run, and updates."""
+
+    step: int
+    updates: int
 
 
 class Sizes(NamedTuple):
@@ -55,7 +89,7 @@ class Sizes(NamedTuple):
 class Learner:
     """Everything that lies on the device: the states of all runs and their replay buffers."""
 
-    def __init__(self, algorithm: Algorithm, runs: Sequence[OnlineRun], rounds: Rounds) -> None:
+    def __init__(self, algorithm: Algorithm, runs: Sequence[OnlineRun], rounds: Schedule) -> None:
         self.phase = algorithm.phases[0]
         self.runs = runs
         self.rounds = rounds
@@ -66,18 +100,18 @@ class Learner:
         self.step = 0  # environment steps of every run
         self.updates = 0
         seeds = jnp.asarray([r.seed for r in runs])
-        self.state: Tree = jax.jit(jax.vmap(self._init))(self.config, seeds)
-        used = np.array([[i < r.actions for i in range(self.sizes.actions)] for r in runs], np.float32)
-        self.state = eqx.tree_at(lambda s: s.used, self.state, jnp.asarray(used))
+        used = jnp.asarray([[i < r.actions for i in range(self.sizes.actions)] for r in runs], jnp.float32)
+        self.state: Tree = jit(jax.vmap(self._init))(self.config, seeds, used)
         self.replay = jnp.zeros((len(runs), self.capacity, width(self.sizes)))
-        self._insert = jax.jit(insert, donate_argnums=0)
-        self._advance = jax.jit(self._updates, donate_argnums=(0, 1))
-        self.actor: Actor = jax.jit(jax.vmap(self._actor))(self.config, self.state)
+        self._insert = jit(insert, donate=(0,))
+        self._advance = jit(self._updates, donate=(0, 1))
+        self.actor: Actor = jit(jax.vmap(self._actor))(self.config, self.state)
         self.metrics: dict[str, Array] = {}
 
-    def _init(self, config: Config, seed: Array) -> Tree:
+    def _init(self, config: Config, seed: Array, used: Float[Array, " act"]) -> Tree:
+        """A run's first state; `used` is 1 for the dimensions of its own actions and 0 for padding."""
         spec = Spec(*self.sizes, states=jnp.zeros((1, self.sizes.observations)))
-        return self.phase.init(config, spec, {}, jax.random.key(seed))
+        return dataclasses.replace(self.phase.init(config, spec, {}, jax.random.key(seed)), used=used)
 
     def _actor(self, config: Config, state: Tree) -> Actor:
         return self.phase.actor(config, {}, state)
@@ -100,11 +134,11 @@ class Learner:
         state: Tree,
         replay: Float[Array, "runs capacity width"],
         config: Config,
-        fresh: Float[Array, "runs steps width"],
-        position: Array,
-        filled: Array,
+        fresh: Float[Array, "runs steps width"] | Floats,
+        position: int | Array,
+        filled: int | Array,
         key: PRNGKeyArray,
-        updates: Array,
+        updates: int | Array,
     ) -> tuple[Tree, Array, Actor, dict[str, Array]]:
         replay = insert(replay, fresh, position)
         runs, steps, _ = fresh.shape
@@ -124,23 +158,24 @@ class Learner:
         return state, replay, actor, {k: v.mean(0) for k, v in metrics.items()}
 
     def save(self, folder: Path) -> None:
-        """Writes all arrays; what is random follows from the seeds and the step."""
+        """Writes all arrays. The keys of what is random follow from the seeds and the step."""
         leaves = jax.tree.leaves(self.state)
         np.savez(folder / "state.npz", *[np.asarray(x) for x in leaves])
         np.save(folder / "replay.npy", np.asarray(self.replay[:, : min(self.step, self.capacity)]))
-        (folder / "learner.json").write_text(json.dumps({"step": self.step, "updates": self.updates}))
+        files.write_json(folder / "learner.json", as_json(Counters(self.step, self.updates)))
 
     def load(self, folder: Path) -> None:
         """Continues from what `save` wrote."""
-        counters = json.loads((folder / "learner.json").read_text())
-        self.step, self.updates = counters["step"], counters["updates"]
+        path = folder / "learner.json"
+        counters = parse(Counters, files.read_json(path), str(path))
+        self.step, self.updates = counters.step, counters.updates
         with np.load(folder / "state.npz") as file:
             leaves = [jnp.asarray(file[f"arr_{i}"]) for i in range(len(file.files))]
         self.state = jax.tree.unflatten(jax.tree.structure(self.state), leaves)
         replay = np.load(folder / "replay.npy")
         for start in range(0, replay.shape[1], self.rounds.steps):
             self.replay = self._insert(self.replay, replay[:, start : start + self.rounds.steps], start)
-        self.actor = jax.jit(jax.vmap(self._actor))(self.config, self.state)
+        self.actor = jit(jax.vmap(self._actor))(self.config, self.state)
 
 
 def hash_seeds(seeds: Iterable[int]) -> int:
@@ -152,7 +187,10 @@ def width(sizes: Sizes) -> int:
     return 2 * sizes.observations + sizes.actions + 2
 
 
-def insert(replay: Array, fresh: Array, position: Array) -> Array:
+def insert(
+    replay: Float[Array, "runs capacity width"], fresh: Float[Array, "runs steps width"] | Floats, position: int | Array
+) -> Float[Array, "runs capacity width"]:
+    """The replay buffers with fresh rows from this position on."""
     return jax.lax.dynamic_update_slice(replay, fresh, (0, position, 0))
 
 

@@ -5,96 +5,48 @@ its environment with the policy in numpy; while the device computes the updates 
 the next, so a policy gathers data one or two rounds after it was made.
 """
 
-import json
 import math
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import jax
 import numpy as np
 
-from sbac import files, interrupts, workers
-from sbac.environments.opening import check_spaces, environment_of
+from sbac import interrupts
 from sbac.errors import UserError, positive
+from sbac.evaluation.worker import Pool
 from sbac.policy import Floats, Policy
-from sbac.runs import FORMAT, Run
+from sbac.progress import Progress
+from sbac.runs import Place, Run
+from sbac.training.evaluations import Evaluations, interval, note, snapshot_name
 from sbac.training.folder import open_folder
-from sbac.training.online.collector import Request
+from sbac.training.grid import Member, groups
+from sbac.training.loop import use_compilation_cache
+from sbac.training.online.collector import Collectors
+from sbac.training.online.learner import Learner, OnlineRun, Schedule, exploring, pack, run_arrays
+from sbac.training.online.request import OnlineRequest
+from sbac.training.writer import append_metrics, policy_config, policy_path
 
-if TYPE_CHECKING:
-    from sbac.training.grid import Member
-    from sbac.training.online.learner import Learner, OnlineRun
-
-LOGS, EVALUATIONS = 50, 10
-
-
-class Collectors:
-    """A process for every run, which keeps its environments between rounds."""
-
-    def __init__(self, runs: "Sequence[OnlineRun]", instances: int, steps: int, generation: int = 0) -> None:
-        self.each = steps // instances
-        self._connections: list[Connection] = []
-        self._processes: list[subprocess.Popen[bytes]] = []
-        for i, run in enumerate(runs):
-            here, there = Pipe()
-            arguments = [there.fileno(), run.environment, instances, run.seed, i, generation]
-            # A fresh interpreter, so that the user's script needs no __main__ guard.
-            process = subprocess.Popen(
-                [sys.executable, "-m", "sbac.training.online.collector", *map(str, arguments)],
-                pass_fds=[there.fileno()],
-                env={**os.environ, **workers.ONE_THREAD},
-                start_new_session=True,
-            )
-            there.close()
-            self._connections.append(here)
-            self._processes.append(process)
-
-    def __enter__(self) -> "Collectors":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for connection, process in zip(self._connections, self._processes, strict=True):
-            connection.close()  # which ends the process
-            process.wait()
-
-    def ask(self, kind: str, policies: Sequence[Mapping[str, Floats]] | None, noise: Sequence[float]) -> None:
-        """Starts a round in every process; without policies the actions are uniform."""
-        for i, connection in enumerate(self._connections):
-            connection.send(Request(self.each, kind, None if policies is None else policies[i], noise[i]))
-
-    def receive(self) -> list[Floats]:
-        """The rows of the round that was asked for."""
-        try:
-            return [connection.recv() for connection in self._connections]
-        except EOFError:
-            raise RuntimeError("a process that steps an environment has ended") from None
+LOGS = 50
 
 
 def rounds(
-    learner: "Learner", collectors: Collectors, start_steps: int, total_steps: int
+    learner: Learner, collectors: Collectors, start_steps: int, total_steps: int
 ) -> Iterator[tuple[int, list[dict[str, Floats]]]]:
-    """Trains round by round. Yields, while the device works on a round, the steps before it and the policies then."""
-    import jax
-
-    from sbac.training.online.learner import pack, run_arrays
-
+    """Trains round by round. While the device works on a round, yields the steps before it and the policies then."""
     runs, sizes, kind = learner.runs, learner.sizes, learner.actor.kind
-    noise = [run.config.exploration for run in runs]  # pyright: ignore[reportAttributeAccessIssue]
+    noise = [exploring(run.config).exploration for run in runs]
 
     def ask(policies: list[dict[str, Floats]]) -> None:
-        collectors.ask(kind, policies if learner.step >= start_steps else None, noise)
+        collectors.start_round(kind, policies if learner.step >= start_steps else None, noise)
 
     policies = [run_arrays(jax.device_get(learner.actor), i, run, sizes) for i, run in enumerate(runs)]
     ask(policies)
     while learner.step < total_steps:
-        fresh = np.stack([pack(raw, run, sizes) for raw, run in zip(collectors.receive(), runs, strict=True)])
+        fresh = np.stack([pack(raw, run, sizes) for raw, run in zip(collectors.finish_round(), runs, strict=True)])
         ready, made_at = learner.actor, learner.step
         learner.add(fresh, train=learner.step >= start_steps)
         arrays = jax.device_get(ready)
@@ -131,150 +83,129 @@ def train_online(
     round_steps: int = 50,
     **overrides: Any,
 ) -> Run:
-    """Trains in an environment, a Gymnasium id or a task's name: one update for every step, all seeds in one program.
+    """Trains in an environment: one update for every environment step, all seeds in one program.
 
-    `steps` are environment steps, and the first `start_steps` of them are uniform actions. A float option given as a
-    list is a grid, as in `sbac.train`. `out` is the run's folder; None writes nothing. Every `evaluate_every` steps
-    (default: ten times) and at the end the policies play `episodes` episodes in worker processes. Data are gathered
-    in rounds of `round_steps` steps by `instances` copies of the environment. A run that was interrupted cannot be
-    continued, since its environments are gone: `resume` starts one where there is none, and returns a finished one.
+    A run that was interrupted cannot be continued, since its environments are gone.
+
+    environment: a task's name or a Gymnasium id.
+    algorithm: the method's name.
+    seeds: how many, counted from 0, or a list of them.
+    preset: the settings to start from.
+    out: the run's folder; None writes nothing.
+    steps: environment steps; the first `start_steps` of them are uniform actions.
+    evaluate: whether policies play whole episodes while training goes on, in worker processes.
+    episodes: how many they play in each evaluation.
+    evaluation_seed: the seed of the first of these episodes.
+    evaluate_every: steps between evaluations; None: a tenth of all. Training ends with one.
+    workers: evaluation processes; None: one per core.
+    resume: return the finished run in `out`; start it where there is none.
+    overwrite: replace the run in `out`.
+    progress: whether to show a bar; None: on a terminal.
+    instances: copies of the environment that a run steps side by side.
+    round_steps: environment steps of a run in a round.
+    overrides: fields of the method's config. A list of numbers is a grid, as in `sbac.train`.
     """
-    from sbac.algorithms import find
-    from sbac.environments.tasks import is_task
-    from sbac.training.grid import groups, members
-    from sbac.training.train import package_versions
-
-    method = find(algorithm)
-    if not method.online:
-        raise UserError(f"{algorithm} learns from a log and not in an environment: use sbac.train")
-    if instances < 1 or round_steps % instances:
-        raise UserError(f"round_steps {round_steps}: expected a multiple of instances, {instances}")
-    if steps is not None:
-        overrides["steps"] = steps
-    runs = members(method, preset, seeds, overrides)
-    for name, count in (("episodes", episodes), ("evaluate_every", evaluate_every), ("workers", workers)):
-        positive(name, count)
-    record = {
-        "format": FORMAT,
-        "algorithm": algorithm,
-        "preset": preset,
-        "labels": [run.label for run in runs],
-        "runs": [run.record() for run in runs],
-        "environment": environment,
-        "task": environment if is_task(environment) else None,
-        "rounds": {"instances": instances, "steps": round_steps},
-        "evaluation": {
-            "environment": environment if evaluate else None,
-            "episodes": episodes,
-            "seed": evaluation_seed,
-            "every": evaluate_every,
-        },
-        "versions": package_versions(),
-    }
+    positive("workers", workers)
     with tempfile.TemporaryDirectory(prefix="sbac-") as scratch:
-        folder = Path(scratch) / "run" if out is None else Path(out)
-        launch = OnlineLaunch(folder, record, runs, workers, progress)
-        if resume and (folder / "config.json").exists():
-            open_folder(folder, json.loads(json.dumps(record)), resume=True, overwrite=False).close()
-            if not all((folder / "policies" / f"{run.label}.safetensors").exists() for run in runs):
-                raise UserError(f"{folder}: {algorithm} was interrupted and cannot be continued; use --overwrite")
-            return Run.load(folder)
-        with open_folder(folder, record, resume=False, overwrite=overwrite) as opened:
-            opened.begun()
-            for group, indices in enumerate(groups(runs)):
-                launch.train(group, [runs[i] for i in indices])
-        run = Run.load(folder)
+        request = OnlineRequest(
+            environment=environment,
+            algorithm=algorithm,
+            folder=Path(scratch) / "run" if out is None else Path(out),
+            seeds=seeds,
+            preset=preset,
+            steps=steps,
+            options=overrides,
+            evaluate=evaluate,
+            episodes=episodes,
+            evaluation_seed=evaluation_seed,
+            evaluate_every=evaluate_every,
+            resume=resume,
+            overwrite=overwrite,
+            instances=instances,
+            round_steps=round_steps,
+        )
+        run = train_in_environment(request, workers=workers, progress=progress)
         if out is None:
             run.folder = None
         return run
 
 
-class OnlineLaunch:
-    """Trains the groups of a launch and writes what a run's folder holds."""
+def train_in_environment(request: OnlineRequest, *, workers: int | None = None, progress: bool | None = None) -> Run:
+    """Trains what is asked for, or returns it if it is to be resumed and finished."""
+    use_compilation_cache()
+    folder = request.folder
+    if request.resume and (folder / "config.json").exists():
+        open_folder(folder, request.record, resume=True, overwrite=False).close()
+        if not all(policy_path(folder, run).exists() for run in request.runs):
+            raise UserError(f"{folder}: {request.algorithm} was interrupted and cannot be continued; use --overwrite")
+        return Run.load(folder)
+    with open_folder(folder, request.record, resume=False, overwrite=request.overwrite) as opened:
+        opened.begun()
+        for group, indices in enumerate(groups(request.runs)):
+            OnlineTraining(request, group, [request.runs[i] for i in indices]).run(workers, progress)
+    return Run.load(folder)
 
-    def __init__(
-        self, folder: Path, record: dict[str, Any], runs: "Sequence[Member]", workers: int | None, progress: bool | None
-    ) -> None:
-        from sbac.training.together import use_compilation_cache
 
-        use_compilation_cache()
-        self.folder, self.record, self.workers, self.progress = folder, record, workers, progress
-        name, make = environment_of(record["environment"])
-        space = make()
-        check_spaces(space, name)
-        self.environment = name
-        self.sizes = (space.observation_space.shape[0], space.action_space.shape[0])
-        low, high = space.action_space.low, space.action_space.high
-        if not (np.isfinite(low).all() and np.isfinite(high).all()):
-            raise UserError(f"environment {name}: expected bounded actions, got {space.action_space}")
-        ones = np.ones(self.sizes[0], np.float32)
-        self.scale = {"observation_mean": 0 * ones, "observation_std": ones, "action_low": low, "action_high": high}
-        space.close()
+class OnlineTraining:
+    """Trains one group of runs, and writes what their folder holds."""
 
-    def train(self, group: int, runs: "Sequence[Member]") -> None:
-        """Trains one group of runs to the end."""
-        from sbac.algorithms import find
-        from sbac.evaluation.worker import Pool
-        from sbac.training.evaluations import Evaluations
-        from sbac.training.online.learner import Learner, OnlineRun, Rounds
-        from sbac.training.progress import make_progress
+    def __init__(self, request: OnlineRequest, group: int, runs: Sequence[Member]) -> None:
+        self._request, self._group, self._runs = request, group, runs
+        self._phase = request.method.phases[0].name
+        self._total, length = runs[0].config.steps[0], request.round_steps
+        spaces = request.spaces
+        self._learners = [
+            OnlineRun(spaces.environment, spaces.observations, spaces.actions, run.seed, run.config) for run in runs
+        ]
+        capacity = min(1_000_000, math.ceil(self._total / length) * length)
+        self._learner = Learner(request.method, self._learners, Schedule(request.instances, length, capacity))
 
-        config: Any = runs[0].config
-        total, settings = config.steps[0], self.record["evaluation"]
-        instances, length = self.record["rounds"]["instances"], self.record["rounds"]["steps"]
-        wanted = [OnlineRun(self.environment, *self.sizes, run.seed, run.config) for run in runs]
-        capacity = min(1_000_000, math.ceil(total / length) * length)
-        learner = Learner(find(self.record["algorithm"]), wanted, Rounds(instances, length, capacity))
-        every = settings["every"] or max(1, math.ceil(total / EVALUATIONS))
+    def run(self, workers: int | None, progress: bool | None) -> None:
+        """Trains to the end."""
+        request, learner, total = self._request, self._learner, self._total
+        watch = request.record.evaluation
         with ExitStack() as stack:
             evaluations = None
-            if settings["environment"] is not None:
-                pool = stack.enter_context(Pool(self.workers, len(runs)))
-                evaluations = Evaluations(
-                    self.folder, settings["environment"], settings["episodes"], settings["seed"], pool
-                )
-            collectors = stack.enter_context(Collectors(wanted, instances, length))
-            bar = stack.enter_context(make_progress(self.progress))
-            bar.phase("train", len(runs), 0, total)
+            if watch.environment is not None:
+                pool = stack.enter_context(Pool(workers, len(self._runs)))
+                evaluations = Evaluations(request.folder, request.record, watch.environment, pool)
+            collectors = stack.enter_context(Collectors(self._learners, request.instances, request.round_steps))
+            bar = stack.enter_context(Progress(progress))
+            bar.begin(f"{self._phase} ({len(self._runs)} runs)" if len(self._runs) > 1 else self._phase, total)
             before = 0
             policies: list[Policy] = []
-            for step, arrays in rounds(learner, collectors, config.start_steps, total):
+            for step, arrays in rounds(learner, collectors, exploring(self._runs[0].config).start_steps, total):
                 interrupts.check()
                 last = step >= total
                 if last or passed(before, step, max(1, total // LOGS)):
-                    self._log(group, runs, step, learner)
-                    bar.step(min(step, total), _note(evaluations))
-                if last or passed(before, step, every):
-                    policies = [self._policy(*pair, learner.actor.kind) for pair in zip(runs, arrays, strict=True)]
+                    if learner.metrics:
+                        append_metrics(request.folder, self._places(step), jax.device_get(learner.metrics))
+                    bar.reach(min(step, total), "" if evaluations is None else note([evaluations.latest]))
+                if last or passed(before, step, interval(watch, total)):
+                    policies = [self._policy(run, own) for run, own in zip(self._runs, arrays, strict=True)]
                     if evaluations is not None:
-                        rows = [self._where(group, run, step) for run in runs]
-                        evaluations.submit(f"{group:03d}-0-train-{step:010d}", policies, rows)
+                        name = snapshot_name(self._group, 0, self._phase, step)
+                        evaluations.submit(name, policies, self._places(step))
                 if evaluations is not None:
                     evaluations.collect(wait=last)
                 before = step
-            for run, policy in zip(runs, policies, strict=True):
-                policy.save(self.folder / "policies" / f"{run.label}.safetensors")
+            for run, policy in zip(self._runs, policies, strict=True):
+                policy.save(policy_path(request.folder, run))
 
-    def _where(self, group: int, run: "Member", step: int) -> dict[str, Any]:
-        about = {"algorithm": self.record["algorithm"], "seed": run.seed, **run.grid}
-        return about | {"group": group, "phase": "train", "step": step}
-
-    def _policy(self, run: "Member", arrays: Mapping[str, Floats], kind: str) -> Policy:
-        about = {"algorithm": self.record["algorithm"], "task": self.record["task"]}
-        about |= {"label": run.label, "grid": list(run.grid), "environment": self.record["environment"]}
-        scale = {f"scale/{name}": value for name, value in self.scale.items()}
-        return Policy(kind, {**arrays, **scale}, about | run.record())
-
-    def _log(self, group: int, runs: "Sequence[Member]", step: int, learner: "Learner") -> None:
-        metrics = {name: np.asarray(values) for name, values in sorted(learner.metrics.items())}
-        rows = [
-            self._where(group, run, step) | {name: float(values[i]) for name, values in metrics.items()}
-            for i, run in enumerate(runs)
+    def _places(self, step: int) -> list[Place]:
+        return [
+            Place(self._request.algorithm, run.seed, run.grid, self._phase, step, self._group) for run in self._runs
         ]
-        if metrics:
-            files.append_rows(self.folder / "metrics.jsonl", rows)
 
-
-def _note(evaluations: Any) -> str:
-    latest: dict[str, float] = evaluations.latest if evaluations is not None else {}
-    return "  ".join(f"{name} {value:.1f}" for name, value in latest.items())
+    def _policy(self, run: Member, arrays: Mapping[str, Floats]) -> Policy:
+        spaces = self._request.spaces
+        ones = np.ones(spaces.observations, np.float32)
+        scale = {
+            "scale/observation_mean": 0 * ones,
+            "scale/observation_std": ones,
+            "scale/action_low": spaces.action_low,
+            "scale/action_high": spaces.action_high,
+        }
+        config = policy_config(run, self._request.algorithm, self._request.record.task)
+        config["environment"] = self._request.environment
+        return Policy(self._learner.actor.kind, {**arrays, **scale}, config)

@@ -1,0 +1,200 @@
+"""The training loop: the groups of one launch after the other, or groups of several launches in one program.
+
+Groups on datasets of equal shape that run the same code share a program, each run with its own rows: a GPU is as
+busy with ten runs as with five. Every folder comes out as if its launch had been alone, up to rounding, and can be
+resumed alone or with others.
+"""
+
+import dataclasses
+import math
+import time
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sbac import interrupts
+from sbac.algorithms.base import Spec
+from sbac.config import static_fields
+from sbac.evaluation.worker import Pool
+from sbac.nn import Tree
+from sbac.progress import Progress
+from sbac.runs import Run
+from sbac.training.checkpoint import BEGINNING, Checkpoint, Position, WarmNetworks
+from sbac.training.device_data import DeviceData, halves
+from sbac.training.engine import Program
+from sbac.training.evaluations import note
+from sbac.training.launch import Group, Launch, take_up
+from sbac.training.table import join
+from sbac.training.trees import tree_arrays
+from sbac.training.writer import Slot, Writer
+
+LOGS_PER_PHASE = 50
+
+
+def train_launches(
+    launches: Sequence[Launch],
+    *,
+    workers: int | None = None,
+    checkpoint_seconds: float = 30.0,
+    progress: bool | None = None,
+) -> list[Run]:
+    """Trains what is left to train; returns the finished runs."""
+    use_compilation_cache()
+    # A function cannot travel to another process: its episodes are played in this one.
+    named = [launch.request for launch in launches if isinstance(launch.request.watched_in, str)]
+    with ExitStack() as stack:
+        for launch in launches:
+            stack.enter_context(launch.opened)
+        pool = None
+        if named:
+            pool = stack.enter_context(Pool(workers, sum(len(request.runs) for request in named)))
+        remaining = [take_up(launch, pool) for launch in launches]
+        evaluations = [left.evaluations for left in remaining if left.evaluations is not None]
+        for entry in evaluations:
+            stack.callback(entry.close)
+        with Progress(progress) as bar:
+            for groups in by_program([group for left in remaining for group in left.groups]):
+                Training(groups, checkpoint_seconds, bar).run()
+            for entry in evaluations:
+                entry.collect(wait=True)
+    return [Run.load(launch.folder) for launch in launches]
+
+
+def by_program(groups: Sequence[Group]) -> list[list[Group]]:
+    """The groups of each program. Those of one launch never share one."""
+    if len({id(group.launch) for group in groups}) < 2:
+        return [[group] for group in groups]
+    found: dict[Hashable, list[Group]] = {}
+    for group in groups:
+        found.setdefault(program_key(group), []).append(group)
+    return list(found.values())
+
+
+def program_key(group: Group) -> Hashable:
+    """Groups for which this is equal can share a program: the same code on arrays of the same shape."""
+    request, config = group.launch.request, group.runs[0].config
+    training, held_out = halves(request.method, request.dataset, config.validation)
+    shape = training.observations.shape[1], training.actions.shape[1], held_out is None
+    start = request.warm_start is None, tuple(request.warm_phases or ())
+    return request.algorithm, static_fields(config), group.checkpoint.at, shape, start
+
+
+class Training:
+    """One program, from where its groups stand to the end. They all stand at the same position."""
+
+    def __init__(self, groups: Sequence[Group], checkpoint_seconds: float, bar: Progress) -> None:
+        self._groups, self._checkpoint_seconds, self._bar = groups, checkpoint_seconds, bar
+        first = groups[0].launch.request
+        self._method = first.method
+        sources = [DeviceData.of(self._method, g.launch.request.dataset, g.runs[0].config) for g in groups]
+        validations = [source.validation for source in sources if source.validation is not None]
+        sizes = first.dataset.observations.shape[1], first.dataset.actions.shape[1]
+        self._program = Program(
+            self._method,
+            [dataclasses.replace(run, dataset=i) for i, group in enumerate(groups) for run in group.runs],
+            join([source.table for source in sources]),
+            join(validations) if validations else None,
+            Spec(*sizes, jnp.stack([source.states for source in sources])),
+        )
+        self._slots = [Slot(self._program, dataset) for dataset in range(len(groups))]
+        self._writers = [
+            Writer(group, slot, source.scaling)
+            for group, slot, source in zip(groups, self._slots, sources, strict=True)
+        ]
+        self._saved = 0.0
+
+    def run(self) -> None:
+        at, phases = self._groups[0].checkpoint.at, self._method.phases
+        finals: dict[str, Tree] = {}
+        state: Tree = None
+        if at != BEGINNING:
+            for index in range(at.phase + 1):
+                finals[phases[index].name] = self._read(index, finals, [group.checkpoint for group in self._groups])
+            state = finals.pop(phases[at.phase].name)
+        for index in range(at.phase, len(phases)):
+            done = at.step if index == at.phase else 0
+            finals[phases[index].name], state = self._phase(index, finals, state, done), None
+        last = len(phases) - 1
+        inputs = self._program.inputs(last, finals)
+        actors = jax.device_get(self._program.actors(last, inputs, finals[phases[last].name]))
+        states = _on_host(finals)
+        for writer in self._writers:
+            writer.finish(actors, states)
+
+    def _phase(self, index: int, finals: Mapping[str, Tree], state: Tree, done: int) -> Tree:
+        """Steps from `done` to the phase's end; its last state."""
+        program, phase = self._program, self._method.phases[index]
+        if state is None:
+            state = self._first_state(index, finals)
+        steps = program.runs[0].config.steps[index]
+        inputs = program.inputs(index, finals)
+        snapshots = [set(group.evaluation_steps(index)) for group in self._groups]
+        every = max(1, steps // LOGS_PER_PHASE)
+        stops = {*range(every, steps, every), *(step for wanted in snapshots for step in wanted), steps}
+        block = program.block(index, math.gcd(*stops))
+        runs = len(program.members(index))
+        self._bar.begin(f"{phase.name} ({runs} runs)" if runs > 1 else phase.name, steps, done)
+        for stop in sorted(s for s in stops if s > done):
+            interrupts.check()
+            state, metrics = program.advance(index, inputs, state, done, stop, block)
+            done, metrics = stop, jax.device_get(metrics)
+            for writer in self._writers:
+                writer.log(index, done, metrics)
+            if any(done in wanted for wanted in snapshots):
+                actors = jax.device_get(program.actors(index, inputs, state))
+                for writer, wanted in zip(self._writers, snapshots, strict=True):
+                    if done in wanted:
+                        writer.snapshot(index, done, actors)
+            if time.monotonic() - self._saved >= self._checkpoint_seconds:
+                states = _on_host({**finals, phase.name: state})
+                for writer in self._writers:
+                    writer.save(Position(index, done), states)
+                self._saved = time.monotonic()
+            self._bar.reach(done, note(g.evaluations.latest for g in self._groups if g.evaluations is not None))
+        return state
+
+    def _first_state(self, index: int, finals: Mapping[str, Tree]) -> Tree:
+        warm = [group.warm_networks for group in self._groups]
+        found = [
+            networks for networks in warm if networks is not None and networks.has(self._method.phases[index].name)
+        ]
+        return self._read(index, finals, found) if found else self._program.init(index, finals)
+
+    def _read(
+        self, index: int, finals: Mapping[str, Tree], stored: Sequence[Checkpoint] | Sequence[WarmNetworks]
+    ) -> Tree:
+        """A phase's state, from what each group has on disk."""
+        shape, phase = self._program.shape(index, finals), self._method.phases[index].name
+        states = [
+            entry.read(phase, rows_shape(shape, slot.rows(index)))
+            for entry, slot in zip(stored, self._slots, strict=True)
+        ]
+        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *states)
+
+
+def rows_shape(shape: Tree, rows: slice) -> Tree:
+    """The structure of a state that has only these rows."""
+
+    def cut(x: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((rows.stop - rows.start, *x.shape[1:]), x.dtype)
+
+    return jax.tree.map(cut, shape)
+
+
+def _on_host(states: Mapping[str, Tree]) -> dict[str, dict[str, np.ndarray]]:
+    return {name: tree_arrays(tree) for name, tree in states.items()}
+
+
+def use_compilation_cache() -> None:
+    """Keeps compiled programs between processes, unless the user has set a cache of their own."""
+    options: Any = jax.config
+    if options.jax_compilation_cache_dir is None:
+        options.update("jax_compilation_cache_dir", str(Path.home() / ".cache" / "sbac" / "xla"))
+        options.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+        warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation cache")

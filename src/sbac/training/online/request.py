@@ -1,0 +1,69 @@
+"""What is asked of a training in an environment."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from sbac.environments.opening import check_spaces, environment_of
+from sbac.environments.tasks import is_task
+from sbac.errors import UserError
+from sbac.policy import Floats
+from sbac.runs import Rounds, RunRecord
+from sbac.training.grid import Member
+from sbac.training.request import Request
+
+
+@dataclass(frozen=True)
+class Spaces:
+    """An environment's id, the sizes of its observations and actions, and the bounds of its actions."""
+
+    environment: str
+    observations: int
+    actions: int
+    action_low: Floats
+    action_high: Floats
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OnlineRequest(Request):
+    """A training in an environment: a task's name or a Gymnasium id."""
+
+    environment: str
+    instances: int = 1
+    """Copies of the environment that a run steps side by side."""
+    round_steps: int = 50
+    """Environment steps of a run in a round, and updates after it."""
+
+    def __post_init__(self) -> None:
+        if not self.method.online:
+            raise UserError(f"{self.algorithm} learns from a log and not in an environment: use sbac.train")
+        if self.instances < 1 or self.round_steps % self.instances:
+            raise UserError(f"round_steps {self.round_steps}: expected a multiple of instances, {self.instances}")
+        super().__post_init__()
+        _ = self.runs, self.spaces  # each raises where it cannot be had
+
+    @cached_property
+    def runs(self) -> list[Member]:
+        return self.members()
+
+    @cached_property
+    def spaces(self) -> Spaces:
+        name, make = environment_of(self.environment)
+        opened = make()
+        check_spaces(opened, name)
+        observation, action = opened.observation_space, opened.action_space
+        if not (np.isfinite(action.low).all() and np.isfinite(action.high).all()):
+            raise UserError(f"environment {name}: expected bounded actions, got {action}")
+        opened.close()
+        return Spaces(name, observation.shape[0], action.shape[0], action.low, action.high)
+
+    @cached_property
+    def record(self) -> RunRecord:
+        return self.describe(
+            self.runs,
+            self.watch(self.environment if self.evaluate else None),
+            environment=self.environment,
+            task=self.environment if is_task(self.environment) else None,
+            rounds=Rounds(self.instances, self.round_steps),
+        )

@@ -1,0 +1,141 @@
+"""What training writes into a run's folder: rows of metrics, snapshots, checkpoints and policies."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sbac import files
+from sbac.algorithms.base import Actor
+from sbac.policy import Floats, Policy
+from sbac.runs import MetricRow, Place, metric_json
+from sbac.training.checkpoint import Arrays, Position, write_state
+from sbac.training.engine import Program
+from sbac.training.evaluations import snapshot_name
+from sbac.training.grid import Member
+from sbac.training.launch import Group
+from sbac.training.table import Scaling
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A group's runs among all the runs of a program: those that learn from this dataset of the program's."""
+
+    program: Program
+    dataset: int
+
+    def rows(self, phase: int) -> slice:
+        """Which of the program's runs in a phase are the group's: they lie side by side."""
+        own = [i for i, member in enumerate(self.program.members(phase)) if member.dataset == self.dataset]
+        return slice(own[0], own[-1] + 1)
+
+    def members(self, phase: int) -> list[Member]:
+        """The group's distinct runs in a phase."""
+        return self.program.members(phase)[self.rows(phase)]
+
+
+class Writer:
+    """Writes what one group of runs leaves behind.
+
+    The arrays that it is given have an axis for all the runs of the program; it writes those of its slot.
+    """
+
+    def __init__(self, group: Group, slot: Slot, scaling: Scaling) -> None:
+        self._group, self._slot, self._scaling = group, slot, scaling
+        self._request, self._folder = group.launch.request, group.launch.folder
+        self.phases = self._request.method.phases
+
+    def log(self, phase: int, step: int, metrics: Arrays) -> None:
+        """Appends to metrics.jsonl; writes the evaluations that are finished."""
+        self._group.launch.opened.begun()
+        columns = {name: column[self._slot.rows(phase)] for name, column in metrics.items()}
+        append_metrics(self._folder, self._places(phase, step), columns)
+        if self._group.evaluations is not None:
+            self._group.evaluations.collect()
+
+    def snapshot(self, phase: int, step: int, actors: Actor) -> None:
+        """Has the policies of this moment evaluated."""
+        if self._group.evaluations is not None:
+            name = snapshot_name(self._group.number, phase, self.phases[phase].name, step)
+            self._group.evaluations.submit(name, self._policies(phase, actors), self._places(phase, step))
+
+    def save(self, at: Position, states: Mapping[str, Arrays]) -> None:
+        """Replaces the checkpoint. `states`: the arrays of the phases so far."""
+        own: dict[str, Arrays] = {}
+        for number, phase in enumerate(self.phases):
+            if phase.name in states:
+                rows = self._slot.rows(number)
+                own[phase.name] = {leaf: value[rows] for leaf, value in states[phase.name].items()}
+        write_state(self._group.checkpoint.path, at, own)
+
+    def finish(self, actors: Actor, states: Mapping[str, Arrays]) -> None:
+        """Writes the policies, then the checkpoint that says the group is done."""
+        last = len(self.phases) - 1
+        distinct, program = self._policies(last, actors), self._slot.program
+        first: int = self._slot.rows(last).start
+        for run, row in zip(program.runs, program.distinct[last], strict=True):
+            if run.dataset == self._slot.dataset:
+                like = distinct[row - first]
+                policy = Policy(like.kind, like.arrays, self._policy_config(run))
+                policy.save(policy_path(self._folder, run))
+        self.save(Position(last + 1, 0), states)
+
+    def _places(self, phase: int, step: int) -> list[Place]:
+        """The place of each distinct run; a setting is None where the phase does not read it."""
+        read = self._slot.program.distinguishing(phase)
+        return [
+            Place(
+                algorithm=self._request.algorithm,
+                seed=member.seed,
+                setting={name: value if name in read else None for name, value in member.grid.items()},
+                phase=self.phases[phase].name,
+                step=step,
+                group=self._group.number,
+            )
+            for member in self._slot.members(phase)
+        ]
+
+    def _policies(self, phase: int, actors: Actor) -> list[Policy]:
+        rows = self._slot.rows(phase)
+        return [
+            Policy(actors.kind, {**self._scaling.arrays(), **actor_arrays(actors, row)}, self._policy_config(member))
+            for row, member in zip(range(rows.start, rows.stop), self._slot.members(phase), strict=True)
+        ]
+
+    def _policy_config(self, run: Member) -> dict[str, object]:
+        return policy_config(run, self._request.algorithm, self._request.dataset.task)
+
+
+def append_metrics(folder: Path, places: Sequence[Place], metrics: Arrays) -> None:
+    """Adds a row for each place to metrics.jsonl; every metric has an entry for each."""
+    names = sorted(metrics)
+    rows = [
+        MetricRow(place, {name: _finite(float(metrics[name][i])) for name in names}) for i, place in enumerate(places)
+    ]
+    files.append_rows(folder / "metrics.jsonl", map(metric_json, rows))
+
+
+def actor_arrays(actors: Actor, row: int) -> dict[str, Floats]:
+    """The arrays of one of the policies that left the device together."""
+    arrays: dict[str, Floats] = {name: np.asarray(value[row]) for name, value in actors.constants.items()}
+    for name, net in actors.networks.items():
+        arrays |= {f"{name}/weights/{i}": np.asarray(w[row]) for i, w in enumerate(net.weights)}
+        arrays |= {f"{name}/biases/{i}": np.asarray(b[row]) for i, b in enumerate(net.biases)}
+        if net.normalise:
+            arrays[f"{name}/normalise"] = np.ones((), np.float32)
+    return arrays
+
+
+def policy_config(run: Member, algorithm: str, task: str | None) -> dict[str, object]:
+    """What a policy's file says of the run that it comes from."""
+    return {"algorithm": algorithm, "task": task, "label": run.label, "grid": list(run.grid), **run.record()}
+
+
+def policy_path(folder: Path, run: Member) -> Path:
+    return folder / "policies" / f"{run.label}.safetensors"
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,60 @@
+"""Policy files: equal policies are equal files, and what is no policy is refused in one line."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sbac.errors import UserError
+from sbac.files import read_safetensors, write_safetensors
+from sbac.policy import Policy
+
+CONFIG = {"algorithm": "bc", "seed": 0, "label": "seed=0", "grid": []}
+
+
+def make_policy() -> Policy:
+    rng = np.random.default_rng(0)
+    arrays = {"policy/weights/0": rng.normal(size=(3, 2)), "policy/biases/0": np.zeros(2)}
+    scale = {"observation_mean": np.zeros(3), "observation_std": np.ones(3)}
+    scale |= {"action_low": np.full(2, -2.0), "action_high": np.full(2, 2.0)}
+    return Policy("deterministic", arrays | {f"scale/{name}": array for name, array in scale.items()}, CONFIG)
+
+
+def test_a_policy_survives_its_file(tmp_path: Path) -> None:
+    policy = make_policy()
+    policy.save(tmp_path / "a")
+    again = Policy.load(tmp_path / "a")
+    again.save(tmp_path / "b")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert again.config == CONFIG
+    np.testing.assert_array_equal(again(np.eye(3)), policy(np.eye(3)))
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ({"other": "{}"}, "not a policy of sbac"),
+        ({"sbac": "{"}, "not a policy of sbac"),
+        ({"sbac": "[1]"}, "expected a JSON object"),
+        ({"sbac": json.dumps({"format": 2})}, "not a policy of this version of sbac .expected format 1"),
+        ({"sbac": json.dumps({"format": 1, "kind": "deterministic"})}, "a policy without its algorithm"),
+        ({"sbac": json.dumps({"format": 1, "kind": "newer", "config": CONFIG})}, "unknown kind 'newer'"),
+        ({"sbac": json.dumps({"format": 1, "config": CONFIG})}, "unknown kind ''"),
+    ],
+)
+def test_what_is_no_policy(header: dict[str, str], message: str, tmp_path: Path) -> None:
+    make_policy().save(tmp_path / "policy")
+    arrays, _ = read_safetensors(tmp_path / "policy", "policy file")
+    write_safetensors(tmp_path / "wrong", arrays, header)
+    with pytest.raises(UserError, match=message) as raised:
+        Policy.load(tmp_path / "wrong")
+    assert str(raised.value).startswith(f"{tmp_path / 'wrong'}: ") and "\n" not in str(raised.value)
+
+
+def test_arrays_that_do_not_fit(tmp_path: Path) -> None:
+    policy = make_policy()
+    policy.arrays["policy/weights/0"] = np.zeros((4, 2), np.float32)
+    policy.save(tmp_path / "policy")
+    with pytest.raises(UserError, match="a damaged policy"):
+        Policy.load(tmp_path / "policy")

@@ -1,0 +1,114 @@
+"""A request is checked when it is built: before a folder is touched and before anything is trained."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sbac
+from sbac import files
+from sbac.errors import UserError
+from sbac.records import as_json
+from sbac.runs import read_record
+from sbac.training.folder import open_folder
+from sbac.training.online.request import OnlineRequest
+from sbac.training.request import OfflineRequest
+
+TINY: dict[str, Any] = {"steps": 4, "hidden": (4,), "batch_size": 8, "progress": False}
+
+
+def make_log(rows: int = 60) -> sbac.Dataset:
+    rng = np.random.default_rng(0)
+    return sbac.Dataset(
+        observations=rng.normal(size=(rows, 3)),
+        actions=rng.uniform(-2, 2, (rows, 1)),
+        rewards=rng.normal(size=rows),
+        terminals=np.zeros(rows, bool),
+        timeouts=np.arange(1, rows + 1) % 10 == 0,
+        action_low=[-2.0],
+        action_high=[2.0],
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"algorithm": "sac"}, "learns in an environment"),
+        ({"preset": "quikc"}, "did you mean 'quick'"),
+        ({"options": {"no_such_option": 1}}, "unknown option of bc"),
+        ({"episodes": 0}, "episodes 0"),
+        ({"evaluate_every": 0}, "evaluate_every 0"),
+        ({"environment": "No-such-v0"}, "No-such-v0"),
+        ({"environment": "Hopper-v4"}, "11 observations"),
+        ({"warm_start": Path("no-such-run")}, "no-such-run"),
+    ],
+)
+def test_a_request_that_cannot_be_trained(asked: dict[str, Any], message: str, tmp_path: Path) -> None:
+    wanted: dict[str, Any] = {"data": make_log(), "algorithm": "bc", "folder": tmp_path / "run", **asked}
+    with pytest.raises(UserError, match=message):
+        OfflineRequest(**wanted)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [({"algorithm": "bc"}, "learns from a log"), ({"instances": 3}, "multiple"), ({"environment": "No-v0"}, "No-v0")],
+)
+def test_an_online_request_that_cannot_be_trained(asked: dict[str, Any], message: str, tmp_path: Path) -> None:
+    wanted: dict[str, Any] = {"environment": "Pendulum-v1", "algorithm": "td3", "folder": tmp_path / "run", **asked}
+    with pytest.raises(UserError, match=message):
+        OnlineRequest(**wanted)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_record_on_disk_is_that_of_the_request(tmp_path: Path) -> None:
+    offline = OfflineRequest(
+        data=make_log(),
+        algorithm="bc",
+        folder=tmp_path / "offline",
+        environment="Pendulum-v1",
+        evaluate_at=(20, 10, 20),
+        options={"learning_rate": [1e-3, 1e-2]},
+    )
+    online = OnlineRequest(environment="Pendulum-v1", algorithm="td3", folder=tmp_path / "online", instances=2)
+    for request in (offline, online):
+        with open_folder(request.folder, request.record, resume=False, overwrite=False):
+            assert as_json(read_record(request.folder)) == as_json(request.record)
+    assert offline.record.evaluation.at == [10, 20] and offline.record.data is not None
+    assert online.record.rounds is not None and online.record.rounds.instances == 2 and online.record.data is None
+
+
+def test_a_folder_whose_record_has_nulls_is_resumed(tmp_path: Path) -> None:
+    """Earlier versions wrote the options that were not used as null."""
+    sbac.train(make_log(), "bc", out=tmp_path, **TINY)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    assert "warm_start" not in config
+    config["evaluation"]["at"] = config["warm_start"] = None
+    path.write_text(json.dumps(config))
+    assert len(sbac.train(make_log(), "bc", out=tmp_path, resume=True, **TINY).policies) == 1
+    with pytest.raises(UserError, match=r"evaluation\.every is None, not 3"):
+        sbac.train(make_log(), "bc", out=tmp_path, resume=True, evaluate_every=3, **TINY)
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [("metrics.jsonl", "phase", "no-such-phase"), ("metrics.jsonl", "group", 7), ("metrics.jsonl", "step", "four")],
+)
+def test_a_damaged_row_is_named_on_resume(name: str, field: str, value: object, tmp_path: Path) -> None:
+    sbac.train(make_log(), "bc", out=tmp_path, **TINY)
+    rows = files.read_rows(tmp_path / name)
+    files.rewrite_rows(tmp_path / name, [rows[0], {**rows[1], field: value}, *rows[2:]])
+    with pytest.raises(UserError, match=rf"{name}: line 2: {field}"):
+        sbac.train(make_log(), "bc", out=tmp_path, resume=True, **TINY)
+
+
+def test_a_damaged_checkpoint_is_named_on_resume(tmp_path: Path) -> None:
+    sbac.train(make_log(), "bc", out=tmp_path, **TINY)
+    path = tmp_path / "checkpoint" / "state-0.safetensors"
+    arrays, _ = files.load_arrays(path)
+    files.save_arrays(path, arrays, {"phase": 0})
+    with pytest.raises(UserError, match=r"state-0\.safetensors: step is missing"):
+        sbac.train(make_log(), "bc", out=tmp_path, resume=True, **TINY)
