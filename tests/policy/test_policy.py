@@ -36,7 +36,7 @@ def test_a_policy_survives_its_file(tmp_path: Path) -> None:
     [
         ({"other": "{}"}, "not a policy of sbac"),
         ({"sbac": "{"}, "not a policy of sbac"),
-        ({"sbac": "[1]"}, "expected a JSON object"),
+        ({"sbac": "[1]"}, "expected an object"),
         ({"sbac": json.dumps({"format": 2})}, "not a policy of this version of sbac .expected format 1"),
         ({"sbac": json.dumps({"format": 1, "kind": "deterministic"})}, "a policy without its algorithm"),
         ({"sbac": json.dumps({"format": 1, "kind": "newer", "config": CONFIG})}, "unknown kind 'newer'"),
