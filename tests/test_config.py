@@ -234,7 +234,7 @@ def test_flat_names_work_everywhere_outside() -> None:
 
 
 def test_a_run_of_an_earlier_version_is_still_the_same_run(tmp_path: Path) -> None:
-    """Its record has options that could not act and are gone now; its policies load."""
+    """Its record has options that could not act and are gone now, and lacks newer ones; its policies load."""
     old = tmp_path / "run"
     shutil.copytree(Path(__file__).parent / "training" / "old_run", old)
     options: dict[str, Any] = {"preset": "corrected", "seeds": 2, "steps": 2, "evaluate": False, "progress": False}
@@ -242,6 +242,17 @@ def test_a_run_of_an_earlier_version_is_still_the_same_run(tmp_path: Path) -> No
     run = sbac.train("hopper-demo", "sbac", out=old, resume=True, ratio_log_w_clip=[1.0, 2.0], **options, **small)
     assert [p.config["ratio_log_w_clip"] for p in run.policies] == [1.0, 1.0, 2.0, 2.0]
     assert run.policies[0](np.zeros(11)).shape == (3,)
+    with pytest.raises(UserError, match=r"runs\[0\].climbed is 'minimum', not 'lower-bound'"):
+        sbac.train(
+            "hopper-demo",
+            "sbac",
+            out=old,
+            resume=True,
+            ratio_log_w_clip=[1.0, 2.0],
+            climbed="lower-bound",
+            **options,
+            **small,
+        )
     options |= {"ratio_epsilon": 0.1}
     with pytest.raises(UserError, match=r"runs\[0\].ratio_epsilon is 1e-06, not 0.1"):
         sbac.train("hopper-demo", "sbac", out=old, resume=True, ratio_log_w_clip=[1.0, 2.0], **options, **small)

@@ -98,6 +98,54 @@ def test_objective_8(state: sbac.Estimate, support: str, weighting: str, entropy
     harness.assert_loss(objective, expected, another(state.clone.model))
 
 
+@pytest.mark.parametrize("weighting", ["q", "none", "state"])
+def test_an_objective_free_of_the_scale_of_q(state: sbac.Estimate, weighting: str) -> None:
+    """(mean Q - k std Q) / mean |Q| + 0.008 alpha log mu, with nothing moving through the divisor."""
+    config = dataclasses.replace(
+        CONFIG, support="pre-tanh", weighting=weighting, climbed="lower-bound", pessimism=0.5, scale_free=True
+    )
+    batch, policy = harness.small_batch(), another(state.clone.model)
+    weights = np.array([0.2, 0.5, 0.9, 1.0, 1.4, 2.0]) if weighting != "none" else np.ones(6)
+    noise = np.asarray(jax.random.normal(KEY, (6, 2)), np.float64)
+    mu = float64.tanh_gaussian(state.clone.model, batch.observations)
+
+    def at(pi: GaussianPolicy) -> tuple[np.ndarray, np.ndarray]:
+        mean, std = float64.tanh_gaussian(pi, batch.observations)
+        u = mean + std * noise
+        values = float64.critic(state.critic.model, batch.observations, np.tanh(u))
+        return values.mean(0) - 0.5 * values.std(0), float64.log_normal(u, *mu)
+
+    scale = np.abs(at(policy)[0]).mean()
+
+    def expected(pi: GaussianPolicy) -> float:
+        q, log_mu = at(pi)
+        penalty = 0.008 * 0.7 * log_mu
+        value = weights * (q / scale + penalty) if weighting == "state" else weights * q / scale + penalty
+        return float(value.mean())
+
+    def objective(pi: GaussianPolicy) -> jax.Array:
+        weigh, density = jnp.asarray(weights, jnp.float32), state.mu(batch.observations)
+        critic = state.critic.model
+        return sbac.policy_objective(config, pi, density, critic, weigh, jnp.asarray(0.7), batch, KEY)[0]
+
+    harness.assert_loss(objective, expected, policy)
+
+
+def test_the_lower_bound_of_critics_that_agree_has_a_finite_slope(state: sbac.Estimate) -> None:
+    batch = harness.small_batch()
+    twice = jax.tree.map(lambda x: jnp.stack([x[0], x[0]]), state.critic.model)
+    slope = jax.grad(lambda a: twice.lower_bound(batch.observations, a, 0.5).sum())(batch.actions)
+    expected = jax.grad(lambda a: twice(batch.observations, a)[0].sum())(batch.actions)
+    np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_critics_with_layer_norm() -> None:
+    config = dataclasses.replace(CONFIG, normalise_critics=True, critics=5)
+    made = sbac.init_networks(config, SPEC, {}, KEY)
+    assert made.critic.model.nets.normalise and not made.clone.model.net.normalise
+    assert len(made.critic.model.nets.weights[0]) == 5
+
+
 def test_the_density_ratio_of_a_widened_and_of_the_true_policy(state: sbac.Estimate) -> None:
     batch, policy = harness.small_batch(), another(state.clone.model)
     narrow = CONFIG.replace(ratio=RATIO.replace(std_floor=2.0))  # wider than pi anywhere: the floor is felt

@@ -68,13 +68,18 @@ class Clones(eqx.Module):
     loss: Float[Array, ""]
 
 
-def init_estimate(config: EstimateConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> Estimate:
+def init_estimate(
+    config: EstimateConfig, spec: Spec, past: Past, key: PRNGKeyArray, *, normalise: bool = False
+) -> Estimate:
+    """`normalise` puts LayerNorm into the critics."""
     clone_key, richer_key, critic_key = split(key, 3)
     clone = GaussianPolicy.create(clone_key, spec.observations, config.hidden, spec.actions)
     richer = None
     if config.behaviour != "gaussian":
         richer = Trained.create(create(config.behaviour, richer_key, spec.observations, config.hidden, spec.actions))
-    critic = Critic.create(critic_key, spec.observations, spec.actions, config.hidden, members=config.critics)
+    critic = Critic.create(
+        critic_key, spec.observations, spec.actions, config.hidden, members=config.critics, normalise=normalise
+    )
     return Estimate(Trained.create(clone), richer, Trained.create(critic), critic)
 
 

@@ -7,6 +7,7 @@ the visitation ratio w = d^pi / d^mu and the policy pi. Equation numbers are the
 from typing import Literal
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
@@ -17,6 +18,9 @@ from sbac.algorithms.evaluation import Estimate, clone_actor, clone_step, init_e
 from sbac.config import Config, RewardScale, config, layers, nested, per_run, polyak_rate, rate, shared
 from sbac.nn import BehaviourKind, Critic, GaussianPolicy, Multiplier, Trained, half_cosine, polyak, pre_tanh
 from sbac.nn.behaviour import ActionDensity
+
+PENALTY = 0.008
+"""The weight of log mu at alpha = 1 where Q is divided by its own scale (studies/next-form.md)."""
 
 
 @config
@@ -34,9 +38,8 @@ class SBACConfig(Config):
 
     alpha: float = per_run(2.0, "Weight of log mu in objective (8).", at_least=0)
     hidden: tuple[int, ...] = layers((256, 256, 256))
-    critics: int = shared(
-        1, "Q-networks; with more than one the policy climbs their minimum.", at_least=1, group="networks"
-    )
+    critics: int = shared(1, "Q-networks, each with a target network of its own.", at_least=1, group="networks")
+    normalise_critics: bool = shared(False, "LayerNorm after each hidden layer of the critics.", group="networks")
     behaviour_learning_rate: float = rate(1e-5, "Learning rate of mu.")
     policy_learning_rate: float = rate(1e-5, "Learning rate of pi.")
     critic_learning_rate: float = rate(1e-4, "Learning rate of Q.")
@@ -61,6 +64,16 @@ class SBACConfig(Config):
     # of u always at tanh(mean).
     support: Literal["action", "pre-tanh"] = shared(
         "action", "action: log mu(a|s), as in (8); pre-tanh: the density of u = atanh(a)."
+    )
+    climbed: Literal["minimum", "lower-bound"] = shared(
+        "minimum",
+        "What pi climbs of several critics: their minimum, or their mean less `pessimism` standard deviations.",
+    )
+    pessimism: float = per_run(0.5, "Standard deviations below the critics' mean, for lower-bound.", at_least=0)
+    # Mean |Q| differs between tasks by several times, and with it what one alpha means.
+    scale_free: bool = shared(
+        False,
+        f"Divide Q by mean |Q| over the batch, and weigh log mu by {PENALTY} alpha: one alpha fits any scale of Q.",
     )
     entropy: float = per_run(
         0.0,
@@ -95,6 +108,11 @@ def decay(config: SBACConfig, phase: int, step: Int[Array, ""]) -> Float[Array, 
 
 
 # --- Phase estimate ---------------------------------------------------------------------------------------------
+
+
+def init_networks(config: SBACConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> Estimate:
+    """mu, Q^mu and its target network before their first step."""
+    return init_estimate(config, spec, past, key, normalise=config.normalise_critics)
 
 
 def evaluation_loss(
@@ -182,16 +200,22 @@ def policy_objective(
     u = pi.sample_pre_tanh(key)
     # At the u that pi drew: nothing is clipped, and the gradient never vanishes.
     log_mu = mu.log_density(u) if config.support == "pre-tanh" else mu.log_prob_pre_tanh(u)
-    q = critic.minimum(batch.observations, jnp.tanh(u))
+    if config.climbed == "minimum":
+        q = critic.minimum(batch.observations, jnp.tanh(u))
+    else:
+        q = critic.lower_bound(batch.observations, jnp.tanh(u), config.pessimism)
+    mean_q = q.mean()
     log_pi = pi.log_density(u) if config.support == "pre-tanh" else pi.log_prob_pre_tanh(u)
     support = log_mu - config.entropy * log_pi
+    if config.scale_free:
+        q, alpha = q / jax.lax.stop_gradient(jnp.abs(q).mean()), PENALTY * alpha
     if config.weighting == "penalty":
         value = q + alpha * support / weights
     elif config.weighting == "state":
         value = weights * (q + alpha * support)
     else:
         value = weights * q + alpha * support
-    return value.mean(), {"q": q.mean(), "log_mu": log_mu.mean(), "policy_std": jnp.exp(pi.log_std).mean()}
+    return value.mean(), {"q": mean_q, "log_mu": log_mu.mean(), "policy_std": jnp.exp(pi.log_std).mean()}
 
 
 def log_ratios(
@@ -324,7 +348,7 @@ def ratio_period(config: SBACConfig) -> int:
 
 
 PHASES = (
-    Phase("estimate", init_estimate, estimate, clone_actor, validate_estimate, needs="next_action"),
+    Phase("estimate", init_networks, estimate, clone_actor, validate_estimate, needs="next_action"),
     Phase("improve", init_improve, improve, actor, validate_improve, period=ratio_period),
 )
 PAPER = {"ratio_form": "printed", "ratio_kernel": "laplacian", "temper": False}

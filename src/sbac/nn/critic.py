@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.nn.mlp import MLP
@@ -43,3 +44,14 @@ class Critic(eqx.Module):
     ) -> Float[Array, "*batch"]:
         """The smallest of the members: the usual guard against over-estimation."""
         return self(observations, actions).min(axis=0)
+
+    def lower_bound(
+        self,
+        observations: Float[Array, "*batch obs"],
+        actions: Float[Array, "*batch act"],
+        deviations: float | Float[Array, ""],
+    ) -> Float[Array, "*batch"]:
+        """The members' mean less some of their standard deviations."""
+        values = self(observations, actions)
+        # The small number keeps the slope of the root finite where all members agree.
+        return values.mean(axis=0) - deviations * jnp.sqrt(values.var(axis=0) + 1e-12)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TypeGuard
 
 from sbac import files
-from sbac.config import RETIRED
+from sbac.algorithms import find
+from sbac.config import RETIRED, fields_of
 from sbac.errors import InUseError, UserError
 from sbac.records import Json, as_json
 from sbac.runs import RunRecord, read_record
@@ -122,8 +123,12 @@ def _occupy(opened: OpenFolder, record: RunRecord, resume: bool, overwrite: bool
 
 
 def _compared(record: RunRecord) -> Json:
-    """What two records must agree in to be the same run: everything but the versions of the packages."""
-    return as_json(replace(record, versions={}))
+    """What two records must agree in to be the same run: everything but the versions of the packages.
+
+    An option that the version behind a record did not have yet stands at its default.
+    """
+    defaults = {name: field.default for name, field in fields_of(find(record.algorithm).config).items()}
+    return as_json(replace(record, versions={}, runs=[{**defaults, **run} for run in record.runs]))
 
 
 def difference(old: Json, new: Json, where: str = "") -> str | None:
