@@ -170,7 +170,8 @@ sys.exit(main(["train", {data!r}, "--algorithm", "bc", "--steps", "10", "--out",
 """
     environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
     environment["HOME"] = str(tmp_path)  # the package's own cache of compiled programs is there, and cannot grow either
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    # -B: a compiled module that is cut short would stay, and break whoever imports it next.
+    done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, env=environment)
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
     assert str(run) in done.stderr and "cannot be written" in done.stderr
