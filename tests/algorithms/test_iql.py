@@ -111,6 +111,7 @@ def test_the_policy_is_the_same_outside_jax() -> None:
     assert numpy.sample(many).std() == pytest.approx(math.exp(-5), rel=0.05)
 
 
+@pytest.mark.slow
 def test_learns_the_small_problem() -> None:
     fields = {"expectile": 0.9, "temperature": 10.0, "learning_rate": 2e-3}
     harness.assert_in_band("iql", harness.scores("iql", seeds=2, steps=(1500,), **harness.FAST, **fields))

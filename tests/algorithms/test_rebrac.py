@@ -61,6 +61,7 @@ def test_published_settings_cover_the_tasks() -> None:
     assert settings["hopper-medium-replay-v2"] == {"policy_penalty": 0.05, "critic_penalty": 0.5}
 
 
+@pytest.mark.slow
 def test_learns_the_small_problem() -> None:
     harness.assert_in_band(
         "rebrac", harness.scores("rebrac", seeds=2, steps=(2500,), **harness.FAST, learning_rate=2e-3)

@@ -261,7 +261,10 @@ def test_rates_fall_along_half_a_cosine() -> None:
 # --- Learning ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "seeds"), [("sbac", 2), ("sbac-no-w", 2), ("sbac-q-pi", 8)])
+@pytest.mark.parametrize(
+    ("name", "seeds"),
+    [("sbac", 2), *(pytest.param(*case, marks=pytest.mark.slow) for case in (("sbac-no-w", 2), ("sbac-q-pi", 8)))],
+)
 def test_learns_the_small_problem(name: str, seeds: int) -> None:
     """Seeds of Q^pi spread by 4 points around 90, and its band begins at 85: two of them would not do."""
     fields = {"alpha": 0.02, "ratio_hidden": (32, 32), "policy_learning_rate": 1e-3, "critic_learning_rate": 2e-3}

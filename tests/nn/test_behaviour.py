@@ -218,7 +218,7 @@ def cloned(kind: str) -> Clone:
     return Clone(*map(float, run(jax.random.key(0))))
 
 
-@pytest.mark.parametrize("kind", ["mixture", "flow"])
+@pytest.mark.parametrize("kind", ["mixture", pytest.param("flow", marks=pytest.mark.slow)])
 def test_models_that_can_express_it_reach_the_entropy_and_stay_with_the_data(kind: str) -> None:
     clone = cloned(kind)
     assert -0.05 < clone.excess < 0.25

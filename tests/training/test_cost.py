@@ -13,7 +13,9 @@ import cost
 COMMITTED = cost.read_committed()
 
 
-@pytest.mark.parametrize("method", cost.METHODS)
+@pytest.mark.parametrize(
+    "method", ["td3-bc", *(pytest.param(m, marks=pytest.mark.slow) for m in cost.METHODS if m != "td3-bc")]
+)
 def test_a_step_costs_what_it_did(method: str) -> None:
     if jax.default_backend() != "cpu":
         pytest.skip("the figures are of programs compiled for the CPU; set JAX_PLATFORMS=cpu")

@@ -78,7 +78,10 @@ def test_a_chunk_can_be_cut_anywhere() -> None:
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize(("name", "fields"), [("td3-bc", {}), ("sbac", {"ratio_hidden": [8], "ratio_every": 3})])
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [pytest.param("td3-bc", {}, marks=pytest.mark.slow), ("sbac", {"ratio_hidden": [8], "ratio_every": 3})],
+)
 def test_the_steps_are_the_same_in_blocks_of_any_length(name: str, fields: dict) -> None:
     """A block of whole periods writes them out, and knows beforehand which step updates what; one by one it asks."""
     prog = program(name, 2, **fields)
