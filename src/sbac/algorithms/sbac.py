@@ -195,7 +195,10 @@ def policy_objective(
     batch: Batch,
     key: PRNGKeyArray,
 ) -> tuple[Float[Array, ""], Metrics]:
-    """Objective (8): E_{s ~ B, a ~ pi}[w(s) Q(s, a) + alpha log mu(a|s)]."""
+    """Objective (8): E_{s ~ B, a ~ pi}[w(s) Q(s, a) + alpha log mu(a|s)].
+
+    With `scale_free` it is w(s) Q(s, a) / E|Q| + 0.008 alpha log mu(a|s), the divisor held fixed.
+    """
     pi = policy(batch.observations)
     u = pi.sample_pre_tanh(key)
     # At the u that pi drew: nothing is clipped, and the gradient never vanishes.
