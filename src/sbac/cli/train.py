@@ -158,15 +158,12 @@ def method_options(args: argparse.Namespace) -> int:
 
 
 def _show(run: "Run", out: str) -> int:
-    from sbac.report.summary import last_evaluations, render, source, summarise_settings
+    from sbac.report.summary import outcome, source
+    from sbac.text import counted_policies
 
     print(source(run.record))
-    if run.record.evaluation.environment is None:
-        print("not evaluated (--env names an environment to do it in)")
-    else:
-        print(render(summarise_settings(last_evaluations(run.evaluation_rows))))
-    count = len(run.policies)
-    print(f"{count} {'policy' if count == 1 else 'policies'} in {out}/policies")
+    print(outcome(run))
+    print(f"{counted_policies(len(run.policies))} in {out}/policies")
     if run.diverged:
         print(f"diverged, their networks are no longer numbers: {', '.join(run.diverged)}", file=sys.stderr)
     return 0

@@ -15,7 +15,7 @@ from sbac.data.dataset import check_share
 from sbac.data.loading import Source
 from sbac.environments.opening import EnvSource, check_fits, check_known
 from sbac.errors import UserError, positive, unknown
-from sbac.runs import FORMAT, DataRecord, Rounds, RunRecord, WarmStart, Watch, read_record
+from sbac.runs import FORMAT, DataRecord, LogReturns, Rounds, RunRecord, WarmStart, Watch, read_record
 from sbac.training.grid import Member, members
 
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco")
@@ -71,6 +71,7 @@ class Request:
         environment: str | None = None,
         task: str | None = None,
         rounds: Rounds | None = None,
+        log: LogReturns | None = None,
         command: list[str] | None = None,
     ) -> RunRecord:
         """The record that config.json will hold."""
@@ -87,6 +88,7 @@ class Request:
             environment=environment,
             task=task,
             rounds=rounds,
+            log=log,
             command=command,
         )
 
@@ -141,6 +143,7 @@ class OfflineRequest(Request):
             self.watch(name, None if at is None else sorted({int(step) for step in at})),
             data=DataRecord(data.name, data.kind, data.task, len(data), len(data.episodes), data.hash),
             warm_start=None if self.warm_start is None else WarmStart(str(self.warm_start), phases),
+            log=LogReturns.of(data.returns),
             command=None if self.command is None else list(self.command),
         )
 
