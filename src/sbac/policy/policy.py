@@ -46,6 +46,10 @@ class Policy:
         self._center = 0.5 * (self.arrays["scale/action_high"] + self.arrays["scale/action_low"])
         self._half = 0.5 * (self.arrays["scale/action_high"] - self.arrays["scale/action_low"])
 
+    def __repr__(self) -> str:
+        sizes = f"{len(self.arrays['scale/observation_mean'])} observations to {len(self._half)} actions"
+        return f"Policy({self.config.get('algorithm', self.kind)} {self.config.get('label', '')}, {sizes})"
+
     @property
     def is_finite(self) -> bool:
         """Whether all numbers in its arrays are finite; after a training that diverged they are not."""
