@@ -8,13 +8,14 @@ if TYPE_CHECKING:
     from sbac.data import load as load
     from sbac.errors import UserError as UserError
     from sbac.evaluation.rollout import evaluate as evaluate
+    from sbac.exporting import export as export
     from sbac.policy import Policy as Policy
     from sbac.ratio import visitation_ratio as visitation_ratio
     from sbac.runs import Run as Run
     from sbac.training.online.train import train_online as train_online
     from sbac.training.train import train as train
 
-__version__ = "0.1.0"
+    __version__: str
 
 # Loaded on first use, so that `import sbac` and `sbac --help` do not wait for JAX.
 _HOMES = {
@@ -22,6 +23,7 @@ _HOMES = {
     "load": "sbac.data",
     "UserError": "sbac.errors",
     "evaluate": "sbac.evaluation.rollout",
+    "export": "sbac.exporting",
     "Policy": "sbac.policy",
     "visitation_ratio": "sbac.ratio",
     "train_online": "sbac.training.online.train",
@@ -32,9 +34,14 @@ __all__ = [*_HOMES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value = version("sbac")
+    elif name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    else:
         raise AttributeError(f"module 'sbac' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 
