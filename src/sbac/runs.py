@@ -72,7 +72,8 @@ class RunRecord:
     """`config.json` of a run's folder: everything needed to run it again.
 
     `runs` has the resolved config of every run, with its seed. A run that learned from a log has `data`; one that
-    learned in an environment has `environment`, `rounds`, and `task` if the environment is a task's.
+    learned in an environment has `environment`, `rounds`, and `task` if the environment is a task's. `command`: what
+    followed `sbac train`, for `sbac train --resume` alone.
     """
 
     format: int
@@ -87,6 +88,7 @@ class RunRecord:
     environment: str | None = None
     task: str | None = None
     rounds: Rounds | None = None
+    command: list[str] | None = None
 
     @cached_property
     def common(self) -> list[CommonFields]:

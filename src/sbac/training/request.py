@@ -71,6 +71,7 @@ class Request:
         environment: str | None = None,
         task: str | None = None,
         rounds: Rounds | None = None,
+        command: list[str] | None = None,
     ) -> RunRecord:
         """The record that config.json will hold."""
         return RunRecord(
@@ -86,6 +87,7 @@ class Request:
             environment=environment,
             task=task,
             rounds=rounds,
+            command=command,
         )
 
 
@@ -103,6 +105,8 @@ class OfflineRequest(Request):
     """The folder of a finished run whose networks this one starts from."""
     warm_phases: Sequence[str] | None = None
     """The phases that start warm; None: all."""
+    command: Sequence[str] | None = None
+    """What followed `sbac train`, where the command line asks."""
 
     def __post_init__(self) -> None:
         if self.method.online:
@@ -137,6 +141,7 @@ class OfflineRequest(Request):
             self.watch(name, None if at is None else sorted({int(step) for step in at})),
             data=DataRecord(data.name, data.kind, data.task, len(data), len(data.episodes), data.hash),
             warm_start=None if self.warm_start is None else WarmStart(str(self.warm_start), phases),
+            command=None if self.command is None else list(self.command),
         )
 
     def _check_environment(self) -> None:

@@ -34,6 +34,7 @@ def train(
     warm_phases: Sequence[str] | None = None,
     checkpoint_seconds: float = 30.0,
     progress: bool | None = None,
+    command: Sequence[str] | None = None,
     **overrides: Any,
 ) -> Run:
     """Trains every combination of the listed settings and seeds, all in one program.
@@ -58,6 +59,7 @@ def train(
     warm_phases: the phases that start from them; None: all.
     checkpoint_seconds: time between checkpoints.
     progress: whether to show a bar; None: on a terminal.
+    command: the words after `sbac train`, which config.json keeps for `sbac train --resume` alone.
     overrides: fields of the method's config. A list is a grid: `alpha=[0.2, 2.0]` with `seeds=5` trains ten policies.
     """
     positive("workers", workers)
@@ -80,6 +82,7 @@ def train(
             overwrite=overwrite,
             warm_start=None if warm_start is None else Path(warm_start),
             warm_phases=warm_phases,
+            command=command,
         )
         launch = Launch.open(request)
         (run,) = train_launches([launch], workers=workers, checkpoint_seconds=checkpoint_seconds, progress=progress)
