@@ -35,15 +35,22 @@ __all__ = [*_HOMES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version
-
-        value = version("sbac")
+        value = _installed_version()
     elif name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name]), name)
     else:
         raise AttributeError(f"module 'sbac' has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+def _installed_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("sbac")
+    except PackageNotFoundError:  # sources that are on the path and not installed
+        return "0+unknown"
 
 
 def __dir__() -> list[str]:

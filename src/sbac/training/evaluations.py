@@ -140,7 +140,9 @@ class Evaluations:
 
         def work() -> dict[str, Any]:
             assert self._evaluator is not None
-            return dataclasses.asdict(self._evaluator(Policy.load(policy), self._watch.episodes, self._watch.seed))
+            return dataclasses.asdict(
+                self._evaluator(Policy.load(policy).unchecked, self._watch.episodes, self._watch.seed)
+            )
 
         return self._local.submit(work)
 
