@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sbac.callbacks import Callback as Callback
     from sbac.data import Dataset as Dataset
     from sbac.data import load as load
     from sbac.errors import UserError as UserError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 # Loaded on first use, so that `import sbac` and `sbac --help` do not wait for JAX.
 _HOMES = {
+    "Callback": "sbac.callbacks",
     "Dataset": "sbac.data",
     "load": "sbac.data",
     "UserError": "sbac.errors",
