@@ -42,6 +42,7 @@ def add(commands: Commands) -> None:
     folder.add_argument("--out", metavar="DIR", help="where to (default: runs/DATASET-ALGORITHM)")
     folder.add_argument("--resume", action="store_true", help="continue an interrupted run; --out DIR is enough")
     folder.add_argument("--overwrite", action="store_true", help="replace an existing run")
+    folder.add_argument("--log", nargs="+", default=[], metavar="NAME", help="also log to: tensorboard, wandb")
     folder.add_argument("--checkpoint-seconds", type=float, default=30.0, metavar="S", help="between checkpoints (30)")
     watch = parser.add_argument_group("evaluation while it trains")
     watch.add_argument("--env", metavar="ID", help="environment to evaluate in (default: the task's)")
@@ -94,6 +95,7 @@ def _train(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sbac.algorithms import find
+    from sbac.callbacks import loggers
     from sbac.data import load
     from sbac.training.train import train
 
@@ -118,6 +120,7 @@ def _train(args: argparse.Namespace) -> int:
         overwrite=args.overwrite,
         warm_start=args.warm_start,
         checkpoint_seconds=args.checkpoint_seconds,
+        callbacks=loggers(args.log, out),
         command=args.started,
         **_options(args.extra),
     )
@@ -125,6 +128,7 @@ def _train(args: argparse.Namespace) -> int:
 
 
 def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) -> int:
+    from sbac.callbacks import loggers
     from sbac.training.online.train import train_online
 
     if args.warm_start:
@@ -145,6 +149,7 @@ def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) ->
         workers=args.workers,
         resume=args.resume,
         overwrite=args.overwrite,
+        callbacks=loggers(args.log, out),
         **_options(args.extra),
     )
     return _show(run, out)
