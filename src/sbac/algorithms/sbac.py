@@ -178,7 +178,11 @@ def choose_clone(config: SBACConfig, past: Past, state: Estimate, batch: Batch, 
         return state
     plain = negative_log_likelihood(state.clone.model, batch.rows)
     better = negative_log_likelihood(state.dropped.model, batch.rows) < plain
-    clone = jax.tree.map(lambda new, old: jnp.where(better, new, old), state.dropped, state.clone)
+
+    def kept(dropped: Array, other: Array) -> Array:
+        return jnp.where(better, dropped, other)
+
+    clone = jax.tree.map(kept, state.dropped, state.clone)
     return Estimate(clone, state.richer, state.critic, state.target, state.dropped)
 
 
