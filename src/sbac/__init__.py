@@ -1,7 +1,8 @@
 """Offline reinforcement learning with soft behaviour regularisation, and everything it is compared with."""
 
 import importlib
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # typing's own: to import it here would look for it in the current folder under `python -m sbac`
 
 if TYPE_CHECKING:
     from sbac.data import Dataset as Dataset
@@ -31,7 +32,7 @@ _HOMES = {
 __all__ = [*_HOMES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'sbac' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES[name]), name)

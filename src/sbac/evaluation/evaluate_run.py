@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sbac import interrupts
-from sbac.environments.opening import is_known
+from sbac.environments.opening import may_open
 from sbac.errors import UserError
 from sbac.evaluation.worker import Pool
 from sbac.policy import Policy
@@ -50,13 +50,22 @@ def evaluate_policies(
 def own_environment(target: Path, policy: Policy) -> str | None:
     """The environment that a run was evaluated in while it trained, or learned in; else that of its data's task.
 
-    An environment made by a function has only a name, which counts if Gymnasium or a task has it.
+    An environment made by a function has only a name, which counts if Gymnasium or a task has it. One that is in a
+    module of its own is not opened because a file names it.
     """
     watched = read_record(target).evaluation.environment if target.is_dir() else None
     about = policy_record(policy)
-    return next(
-        (name for name in (watched, about.environment, about.task) if name is not None and is_known(name)), None
-    )
+    for name in (watched, about.environment, about.task):
+        if name is not None and may_open(name):
+            return name
+        if name is not None and ":" in name:
+            raise UserError(ask_for(target, name))
+    return None
+
+
+def ask_for(target: Path, environment: str) -> str:
+    """Says that a file names an environment which only the person at the keyboard may have opened."""
+    return f"{target}: names the environment {environment!r}, which is not opened unasked; name it with --env"
 
 
 def policy_files(target: Path) -> list[Path]:

@@ -111,6 +111,11 @@ def _occupy(opened: OpenFolder, record: RunRecord, resume: bool, overwrite: bool
     if occupied:
         existing = read_record(path)  # a folder that is not a run is never touched
         if resume:
+            watched = existing.evaluation.environment
+            if watched is not None and ":" in watched and record.evaluation.environment is None:
+                raise UserError(
+                    f"{path}: was evaluated in {watched!r}, a module that is not imported unasked; add --env"
+                )
             changed = difference(_compared(existing), _compared(record))
             if changed:
                 raise UserError(f"{path}: holds another run, and cannot be resumed as this one: {changed}")
