@@ -41,10 +41,10 @@ def finish(
         FinalRow(
             row.seed,
             {name: row.setting[name] for name in cell.grid if name in row.setting},
-            significant(row.episodes.returns, 6),
+            significant(row.episodes.returns, 6) if row.failed is None else [None] * protocol.final_episodes,
             row.episodes.lengths,
         )
-        for row in played
+        for row in played  # the last policy counts, and a run that failed has none
     ]
     if len(final) != len(cell.runs):
         raise UserError(f"{folder}: {len(final)} policies; expected {len(cell.runs)}")

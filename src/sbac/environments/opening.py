@@ -152,12 +152,18 @@ def _is_known_code(entry_point: object) -> bool:
 
 
 def check_fits(source: EnvSource, observations: int, actions: int) -> None:
-    """Opens an environment once and refuses it if its observations or actions have other sizes than the data's."""
-    name, make = environment_of(source)
-    environment = make()
-    check_spaces(environment, name)
-    sizes = environment.observation_space.shape[0], environment.action_space.shape[0]
-    environment.close()
+    """Refuses an environment whose observations or actions have other sizes than the data's.
+
+    It is opened once to find out, unless it is a task's.
+    """
+    if isinstance(source, str) and is_task(source):
+        name, sizes = source, find_task(source).sizes
+    else:
+        name, make = environment_of(source)
+        environment = make()
+        check_spaces(environment, name)
+        sizes = environment.observation_space.shape[0], environment.action_space.shape[0]
+        environment.close()
     if sizes != (observations, actions):
         raise UserError(
             f"environment {name}: {sizes[0]} observations and {sizes[1]} actions; "

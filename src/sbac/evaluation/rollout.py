@@ -1,5 +1,6 @@
 """Episodes of a policy in an environment. All are stepped together, so that one pass of the network serves them."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -91,10 +92,17 @@ class Evaluator:
         self._lanes: Lanes | None = None
 
     def __call__(self, policy: Acts, episodes: int, seed: int) -> Evaluation:
-        """`episodes` episodes; episode k starts from the environment's seed `seed + k`."""
+        """`episodes` episodes; episode k starts from the environment's seed `seed + k`.
+
+        A policy with numbers that are not finite plays none: its returns are NaN.
+        """
         positive("episodes", episodes)
         if seed < 0:
             raise UserError(f"seed {seed}: expected at least 0")
+        if not getattr(policy, "is_finite", True):  # an environment may refuse its actions, or worse
+            nothing = [math.nan] * episodes
+            scores = None if self._scores(np.zeros(1)) is None else nothing
+            return Evaluation(self.name, nothing, [0] * episodes, scores, versions())
         seeds = range(seed, seed + episodes)
         if self.name in BODIES and not callable(self._source):
             if self._lanes is None or len(self._lanes.all_lanes) != episodes:

@@ -14,8 +14,8 @@ from sbac.data import Dataset, load
 from sbac.data.dataset import check_share
 from sbac.data.loading import Source
 from sbac.environments.opening import EnvSource, check_fits, check_known
-from sbac.errors import UserError, positive, unknown
-from sbac.runs import FORMAT, DataRecord, Rounds, RunRecord, WarmStart, Watch, read_record
+from sbac.errors import UserError, not_negative, positive, unknown
+from sbac.runs import FORMAT, DataRecord, Rounds, RunRecord, WarmStart, Watch, is_label, read_record
 from sbac.training.grid import Member, members
 
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco")
@@ -47,6 +47,7 @@ class Request:
     def __post_init__(self) -> None:
         positive("episodes", self.episodes)
         positive("evaluate_every", self.evaluate_every)
+        not_negative("evaluation_seed", self.evaluation_seed)
 
     @cached_property
     def method(self) -> Algorithm:
@@ -55,7 +56,14 @@ class Request:
     def members(self, task: str | None = None) -> list[Member]:
         """The runs that are asked for; `task` may have published settings."""
         steps = {} if self.steps is None else {"steps": self.steps}
-        return members(self.method, self.preset, self.seeds, {**self.options, **steps}, task)
+        runs = members(self.method, self.preset, self.seeds, {**self.options, **steps}, task)
+        for run in runs:
+            if not is_label(run.label):
+                raise UserError(
+                    f"{run.label[:60]}...: {len(run.label)} letters are too many for the name of a policy's file; "
+                    "expected fewer or shorter settings in one grid"
+                )
+        return runs
 
     def watch(self, environment: str | None, at: list[int] | None = None) -> Watch:
         """How the policies are evaluated, in the environment of this name."""
@@ -143,9 +151,7 @@ class OfflineRequest(Request):
         if self.watched_in is None:
             return
         check_known(self.watched_in)
-        # The data of a task by name have its sizes; a user's own file may not.
-        if self.environment is not None or self.dataset.kind not in ("D4RL", "made", "embedded"):
-            check_fits(self.watched_in, self.dataset.observations.shape[1], self.dataset.actions.shape[1])
+        check_fits(self.watched_in, self.dataset.observations.shape[1], self.dataset.actions.shape[1])
 
     def _check_warm_start(self) -> None:
         if self.warm_start is None:
