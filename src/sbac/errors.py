@@ -3,8 +3,11 @@
 import difflib
 import operator
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
-from typing import SupportsIndex
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import SupportsIndex, TypeVar
+
+Entry = TypeVar("Entry")
 
 
 class UserError(ValueError):
@@ -44,6 +47,28 @@ def _whole(what: str, value: object, least: int) -> None:
         raise UserError(f"{what} {value!r}: expected a whole number of at least {least}")
     if number < least:
         raise UserError(f"{what} {value}: expected at least {least}")
+
+
+def name_of(what: str, value: object) -> str:
+    """A name; what is not text is refused."""
+    if not isinstance(value, str):
+        raise UserError(f"{what} {value!r}: expected a name")
+    return value
+
+
+def listed(what: str, values: Iterable[Entry] | None) -> list[Entry]:
+    """The entries of a list; none of None. Text, which Python takes apart into letters, is refused."""
+    if not isinstance(values, str):
+        with suppress(TypeError):
+            return [] if values is None else list(values)
+    raise UserError(f"{what} {values!r}: expected a list")
+
+
+def path_of(what: str, value: object) -> Path:
+    """A path from text or a path; anything else is refused."""
+    if not isinstance(value, str | Path):
+        raise UserError(f"{what} {value!r}: expected a path")
+    return Path(value)
 
 
 def unknown(what: str, given: object, known: Iterable[str]) -> UserError:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sbac import files
-from sbac.errors import UserError, remedy
+from sbac.errors import UserError, path_of, remedy
 from sbac.policy import Policy
 from sbac.records import Json, Setting, Settings, as_json, is_list, is_object, parse, rest
 
@@ -301,7 +301,7 @@ class Run:
     @staticmethod
     def load(folder: str | Path) -> "Run":
         """Reads a run's folder, finished or not."""
-        path = Path(folder)
+        path = path_of("run", folder)
         record = read_record(path)
         policies = [read_policy(p) for p in sorted((path / "policies").glob("*.safetensors"))]
         order = {label: i for i, label in enumerate(record.labels)}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sbac import interrupts
 from sbac.environments.opening import may_open
-from sbac.errors import UserError, positive
+from sbac.errors import UserError, not_negative, positive
 from sbac.evaluation.worker import Pool
 from sbac.policy import Policy
 from sbac.records import Json, Settings, as_json, parse
@@ -43,8 +43,7 @@ def evaluate_policies(
 ) -> list[PolicyEpisodes]:
     """Plays episodes of every policy of a run's folder (or of one policy file)."""
     positive("episodes", episodes)
-    if seed < 0:
-        raise UserError(f"seed {seed}: expected at least 0")
+    not_negative("seed", seed)
     paths = policy_files(target)
     policies = [Policy.load(path) if path == target else read_policy(path) for path in paths]
     for policy, path in zip(policies, paths, strict=True):

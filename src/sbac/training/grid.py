@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from sbac.algorithms.base import Algorithm
 from sbac.config import Config, Field, Options, Value, changed, fields_of, static_fields, values_of
-from sbac.errors import UserError, unknown
+from sbac.errors import UserError, name_of, unknown
 from sbac.text import setting_label
 
 MOST_RUNS = 10_000
@@ -53,7 +53,7 @@ def members(
     task: str | None = None,
 ) -> list[Member]:
     """Every run of the launch, in a fixed order: the grid's fields as given, seeds innermost."""
-    if not isinstance(preset, str) or preset not in algorithm.presets:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if name_of("preset", preset) not in algorithm.presets:
         raise unknown(f"preset of {algorithm.name}", preset, algorithm.presets)
     fields = fields_of(algorithm.config)
     published: Mapping[str, Any] = _published(algorithm, task) if preset == "paper" and task is not None else {}

@@ -14,7 +14,7 @@ from sbac.data import Dataset, load
 from sbac.data.dataset import check_share
 from sbac.data.loading import Source
 from sbac.environments.opening import EnvSource, check_fits, check_known
-from sbac.errors import UserError, not_negative, positive, unknown
+from sbac.errors import UserError, listed, name_of, not_negative, positive, unknown
 from sbac.runs import FORMAT, DataRecord, Rounds, RunRecord, WarmStart, Watch, is_label, read_record
 from sbac.training.grid import Member, members
 
@@ -51,7 +51,7 @@ class Request:
 
     @cached_property
     def method(self) -> Algorithm:
-        return find(self.algorithm)
+        return find(name_of("algorithm", self.algorithm))
 
     def members(self, task: str | None = None) -> list[Member]:
         """The runs that are asked for; `task` may have published settings."""
@@ -117,6 +117,8 @@ class OfflineRequest(Request):
             raise UserError(f"{self.algorithm} learns in an environment and not from a log: use sbac.train_online")
         check_share(self.runs[0].config.validation)
         super().__post_init__()
+        for step in listed("evaluate_at", self.evaluate_at):
+            positive("evaluate_at", step)
         self._check_environment()
         self._check_warm_start()
 
@@ -142,7 +144,7 @@ class OfflineRequest(Request):
         phases = None if self.warm_phases is None else list(self.warm_phases)
         return self.describe(
             self.runs,
-            self.watch(name, None if at is None else sorted({int(step) for step in at})),
+            self.watch(name, None if at is None else sorted(set(at))),
             data=DataRecord(data.name, data.kind, data.task, len(data), len(data.episodes), data.hash),
             warm_start=None if self.warm_start is None else WarmStart(str(self.warm_start), phases),
         )
@@ -154,11 +156,12 @@ class OfflineRequest(Request):
         check_fits(self.watched_in, self.dataset.observations.shape[1], self.dataset.actions.shape[1])
 
     def _check_warm_start(self) -> None:
+        phases = [phase.name for phase in self.method.phases]
+        named = listed("warm_phases", self.warm_phases)
         if self.warm_start is None:
             return
         read_record(self.warm_start)
-        phases = [phase.name for phase in self.method.phases]
-        for name in self.warm_phases or ():
+        for name in named:
             if name not in phases:
                 raise unknown(f"phase of {self.algorithm}", name, phases)
         if self.folder.exists() and self.warm_start.samefile(self.folder):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sbac.environments.opening import EnvSource
-from sbac.errors import positive
+from sbac.errors import UserError, path_of, positive
 from sbac.runs import Run
 from sbac.training.launch import Launch
 from sbac.training.loop import train_launches
@@ -61,11 +61,12 @@ def train(
     overrides: fields of the method's config. A list is a grid: `alpha=[0.2, 2.0]` with `seeds=5` trains ten policies.
     """
     positive("workers", workers)
+    _check_seconds(checkpoint_seconds)
     with tempfile.TemporaryDirectory(prefix="sbac-") as scratch:
         request = OfflineRequest(
             data=data,
             algorithm=algorithm,
-            folder=Path(scratch) / "run" if out is None else Path(out),
+            folder=Path(scratch) / "run" if out is None else path_of("out", out),
             seeds=seeds,
             preset=preset,
             steps=steps,
@@ -78,7 +79,7 @@ def train(
             evaluate_at=evaluate_at,
             resume=resume,
             overwrite=overwrite,
-            warm_start=None if warm_start is None else Path(warm_start),
+            warm_start=None if warm_start is None else path_of("warm_start", warm_start),
             warm_phases=warm_phases,
         )
         launch = Launch.open(request)
@@ -86,3 +87,8 @@ def train(
         if out is None:
             run.folder = None
         return run
+
+
+def _check_seconds(seconds: object) -> None:
+    if not isinstance(seconds, int | float) or not seconds >= 0:
+        raise UserError(f"checkpoint_seconds {seconds!r}: expected a number of at least 0")

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from sbac import interrupts
-from sbac.errors import UserError, positive
+from sbac.errors import UserError, path_of, positive
 from sbac.evaluation.worker import Pool
 from sbac.policy import Floats, Policy
 from sbac.progress import Progress
@@ -110,7 +110,7 @@ def train_online(
         request = OnlineRequest(
             environment=environment,
             algorithm=algorithm,
-            folder=Path(scratch) / "run" if out is None else Path(out),
+            folder=Path(scratch) / "run" if out is None else path_of("out", out),
             seeds=seeds,
             preset=preset,
             steps=steps,
