@@ -208,17 +208,17 @@ def starting_values(tables: Tables, nets: MLP, first: Float[Array, "episodes act
 
 @jit
 def values_at(
-    networks: MLP, states: Float[Array, "rows obs"], actions: Float[Array, "policies rows act"]
+    networks: MLP, states: Float[Array, "*policies rows obs"], actions: Float[Array, "policies rows act"]
 ) -> Float[Array, "policies rows"]:
-    """Each policy's value at states and its own actions there, by the mean of its members."""
+    """Each policy's q at its own actions, by the mean of its members; at states of its own, or at shared ones."""
 
-    def policy(nets: MLP, actions: Float[Array, "rows act"]) -> Float[Array, " rows"]:
+    def policy(nets: MLP, states: Float[Array, "rows obs"], actions: Float[Array, "rows act"]) -> Float[Array, " rows"]:
         def member(net: MLP) -> Float[Array, " rows"]:
             return net.scalar(states, actions)
 
         return jax.vmap(member)(nets).mean(0)
 
-    return jax.vmap(policy)(networks, actions)
+    return jax.vmap(policy)(networks, jnp.broadcast_to(states, (len(actions), *states.shape[-2:])), actions)
 
 
 def whole_returns(log: Log, networks: MLP) -> NDArray[np.float64]:
