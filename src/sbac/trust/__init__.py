@@ -1,1 +1,1 @@
-"""What can be said of a policy without a simulator: its value, its gain over the log, how sure that is, which to take."""
+"""What can be said of policies without a simulator: their values, their gains over the log, and which one to take."""

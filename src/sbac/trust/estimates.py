@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from sbac.data import Dataset, load
 from sbac.nn import GaussianPolicy
@@ -176,7 +176,7 @@ def half_width(replicates: NDArray[np.float64]) -> float:
     """Half the width of the interval that the spread of the replicates gives."""
     if len(replicates) < 2:
         return math.inf
-    return float(stats.t.ppf(0.5 + LEVEL / 2, len(replicates) - 1) * replicates.std(ddof=1))
+    return float(stdtrit(len(replicates) - 1, 0.5 + LEVEL / 2) * replicates.std(ddof=1))
 
 
 def doubts(found: Diagnostics, gain: float, half: float) -> list[str]:

@@ -6,7 +6,7 @@ differs between Q^p and Q^mu of a member is the policy, and not the first weight
 minimum is taken over members: the aim is the value, not a bound.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import equinox as eqx
@@ -104,12 +104,12 @@ def fit(
     nets = jax.vmap(jax.vmap(network))(jax.random.split(net_key, (1, members)))
     learner = Learner(jax.vmap(jax.vmap(Trained[MLP].create))(nets), nets)
     tables = Tables(log.transitions, after, log.starts, first, sample.rows, sample.counts, sample.reading)
-    own_tables = eqx.tree_at(lambda t: (t.after, t.first), tables, (after[:1], first[:1]))
+    own_tables = replace(tables, after=after[:1], first=first[:1])
     steps = effort.steps[0] // RECORDS
     for record in range(RECORDS):
         learner, _ = advance(effort, True, steps, log.discount, own_tables, learner, own_key, record * steps)
         progress("the log's own value", record + 1, RECORDS)
-    learner = jax.tree.map(lambda x: jnp.repeat(x, len(after), axis=0), learner)
+    learner = take(learner, np.zeros(len(after), int))  # a copy for every policy
     steps = effort.steps[1] // RECORDS
     records: list[np.ndarray] = []
     for record in range(RECORDS):
@@ -144,20 +144,18 @@ def advance(
     effort: Effort,
     own: bool,
     steps: int,
-    discount: Float[Array, ""],
+    discount: float,
     tables: Tables,
     learner: Learner,
     key: PRNGKeyArray,
-    start: Array,
+    start: int,
 ) -> tuple[Learner, Float[Array, "policies members"]]:
     """Some steps of all networks, and the values after them. `own`: those in which the log's own value is learned."""
     total = effort.steps[0 if own else 1]
 
     def step(i: Array, learner: Learner) -> Learner:
         number = start + i
-        bits = jax.random.bits(
-            jax.random.fold_in(key, number), (len(tables.counts), effort.batch_size), jnp.uint32
-        )
+        bits = jax.random.bits(jax.random.fold_in(key, number), (len(tables.counts), effort.batch_size), jnp.uint32)
         drawn = (bits % tables.counts[:, None].astype(jnp.uint32)).astype(jnp.int32)
         rows = jnp.take_along_axis(tables.rows, drawn, axis=1)
         # The returns of the log lead the way at first: values then need not travel through the whole of an episode.
@@ -180,7 +178,7 @@ def td_step(
     learner: Learner,
     batch: Transitions,
     next_actions: Float[Array, "batch act"],
-    discount: Float[Array, ""],
+    discount: float | Float[Array, ""],
     share: Float[Array, ""],
     rate: float | Float[Array, ""],
     effort: Effort,

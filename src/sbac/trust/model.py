@@ -12,7 +12,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
@@ -95,7 +94,7 @@ def _learn(
                 out = net(inputs[rows])
                 errors = (out[:, :-1] - wanted[rows]) ** 2
                 moved = errors[:, :-1].mean(-1) * going_on[rows]  # nothing is known behind an end
-                ended = optax.sigmoid_binary_cross_entropy(out[:, -1], 1.0 - going_on[rows])
+                ended = jax.nn.softplus(out[:, -1]) - (1.0 - going_on[rows]) * out[:, -1]  # -log likelihood
                 return (moved + errors[:, -1] + ended).mean(), None
 
             return trained.minimise(loss, 1e-3 * half_cosine(i, steps))[0]
