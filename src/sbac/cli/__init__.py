@@ -6,12 +6,12 @@ Every command has a file here, with a function `add` that declares its options, 
 import argparse
 import errno
 import os
-import select
 import sys
 from collections.abc import Sequence
+from select import POLLERR, poll
 
 from sbac import interrupts
-from sbac.cli import bench, compare, data, evaluate, methods, report, train
+from sbac.cli import bench, compare, data, evaluate, methods, report, select, train
 from sbac.cli.core import HELP, Parser
 from sbac.errors import UserError
 
@@ -53,9 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def reader_has_left() -> bool:
     """Whether who read our output has read enough, as `head` does."""
-    poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)
-    return any(event & select.POLLERR for _, event in poll.poll(0))
+    watched = poll()
+    watched.register(sys.stdout.fileno(), 0)
+    return any(event & POLLERR for _, event in watched.poll(0))
 
 
 def build_parsers() -> tuple[Parser, Parser]:
@@ -70,6 +70,6 @@ def build_parsers() -> tuple[Parser, Parser]:
     parser.add_argument("--version", action="version", version=f"sbac {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     train_parser = train.add(commands)
-    for command in (methods, evaluate, data, bench, report, compare):
+    for command in (methods, evaluate, select, data, bench, report, compare):
         command.add(commands)
     return parser, train_parser

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sbac.cli.core import Commands, Parser
+from sbac.cli.select import choose, show
 from sbac.errors import UserError
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def add(commands: Commands) -> Parser:
     )
     parser.add_argument("--workers", type=int, metavar="N", help="evaluation processes (default: one per core)")
     parser.add_argument("--checkpoint-seconds", type=float, default=30.0, metavar="S", help="time between checkpoints")
+    parser.add_argument("--select", action="store_true", help="then choose a policy from the log alone (sbac select)")
     parser.set_defaults(run=_train)
     return parser
 
@@ -71,8 +73,9 @@ def _train(args: argparse.Namespace) -> int:
     if find(args.algorithm).online:
         return _train_online(args, out, seeds)
     args.interrupted = "continue with --resume"
+    data = load(args.dataset, task=args.task, horizon=args.horizon)
     run = train(
-        load(args.dataset, task=args.task, horizon=args.horizon),
+        data,
         args.algorithm,
         seeds=seeds,
         preset=args.preset,
@@ -89,12 +92,17 @@ def _train(args: argparse.Namespace) -> int:
         checkpoint_seconds=args.checkpoint_seconds,
         **_options(args.extra),
     )
-    return _show(run, out)
+    _show(run, out)
+    if args.select:
+        show(choose(run, data))
+    return 0
 
 
 def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) -> int:
     from sbac.training.online.train import train_online
 
+    if args.select:
+        raise UserError(f"--select: not for {args.algorithm}, which learns in an environment and has no log")
     if args.warm_start:
         raise UserError(f"--warm-start: not for {args.algorithm}, which learns in an environment")
     if args.steps is not None and len(args.steps) > 1:

@@ -40,7 +40,8 @@ class EvaluationWorker:
             if name not in self._evaluators:
                 self._evaluators[name] = Evaluator(name)
             policy = Policy.load(request.fields["policy"])
-            result = self._evaluators[name](policy, request.fields["episodes"], request.fields["seed"])
+            episodes, seed = request.fields["episodes"], request.fields["seed"]
+            result = self._evaluators[name](policy, episodes, seed, policy.config.get("discount"))
         except UserError:
             raise
         except Exception as error:  # most likely of the environment, which is the user's

@@ -10,7 +10,7 @@ from scipy.special import stdtrit
 
 from sbac.data import Dataset, load
 from sbac.nn import GaussianPolicy
-from sbac.trust.behaviour import clone, compared_rows, departures
+from sbac.trust.behaviour import STEPS, clone, compared_rows, departures
 from sbac.trust.fitting import Effort, Fitted, Reporter, find_effort, fit
 from sbac.trust.log import Acts, Log, policy_tables, read_log, resample
 
@@ -121,7 +121,7 @@ def judge(log: Log, policies: Sequence[Acts], effort: Effort, seed: int, progres
     sample = resample(log, effort.replicates, effort.folds, np.random.default_rng(seed))
     after, first = policy_tables(log, policies)
     fitted = fit(log, sample, after, first, effort, seed, report)
-    behaviour = clone(log, effort.hidden, seed)
+    behaviour = clone(log, effort.hidden, seed, min(STEPS, sum(effort.steps)))
     rows = compared_rows(log)
     estimates = [
         estimate(log, fitted, number, float(departures(log, behaviour, policy, rows).mean()))
@@ -134,7 +134,7 @@ def estimate(log: Log, fitted: Fitted, number: int, distance: float) -> Estimate
     """The estimate of the policy with this number; 0 is the log's own behaviour."""
     gains = fitted.values[:, number] - fitted.values[:, 0]  # (records, replicates)
     missed = float((fitted.values[-1, 0] - fitted.own).mean())
-    before = gains[int(0.8 * len(gains)) - 1].mean()
+    before = gains[max(int(0.8 * len(gains)) - 1, 0)].mean()
     low, high = log.bounds
     diagnostics = Diagnostics(
         log.episodes,

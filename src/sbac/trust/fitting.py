@@ -6,8 +6,10 @@ differs between Q^p and Q^mu of a member is the policy, and not the first weight
 minimum is taken over members: the aim is the value, not a bound.
 """
 
+import math
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,12 +20,14 @@ from numpy.typing import NDArray
 
 from sbac import interrupts
 from sbac.errors import UserError, unknown
-from sbac.nn import MLP, Trained, half_cosine, polyak
+from sbac.nn import MLP, Trained, polyak
 from sbac.nn.typed import jit, loop, take
 from sbac.trust.log import Log, Resampling, Transitions
 
 RECORDS = 20
-"""How often the values are noted while they are learned."""
+"""How often, at most, the values are noted while they are learned."""
+BLOCK = 50
+"""Steps that the device takes at a time; all lengths of training then share one program."""
 
 
 @dataclass(frozen=True)
@@ -105,17 +109,20 @@ def fit(
     learner = Learner(jax.vmap(jax.vmap(Trained[MLP].create))(nets), nets)
     tables = Tables(log.transitions, after, log.starts, first, sample.rows, sample.counts, sample.reading)
     own_tables = replace(tables, after=after[:1], first=first[:1])
-    steps = effort.steps[0] // RECORDS
-    for record in range(RECORDS):
-        learner, _ = advance(effort, True, steps, log.discount, own_tables, learner, own_key, record * steps)
-        progress("the log's own value", record + 1, RECORDS)
+    blocks = [max(1, steps // BLOCK) for steps in effort.steps]
+    for block in range(blocks[0]):
+        rates = Rates(own_share(block / blocks[0]), effort.learning_rate, effort.target_rate)
+        learner = advance(effort.batch_size, log.discount, rates, own_tables, learner, own_key, block * BLOCK)
+        progress("the log's own value", block + 1, blocks[0])
     learner = take(learner, np.zeros(len(after), int))  # a copy for every policy
-    steps = effort.steps[1] // RECORDS
     records: list[np.ndarray] = []
-    for record in range(RECORDS):
-        learner, values = advance(effort, False, steps, log.discount, tables, learner, policy_key, record * steps)
-        records.append(np.asarray(values, np.float64))
-        progress("the policies' values", record + 1, RECORDS)
+    noted = {round(blocks[1] * (i + 1) / RECORDS) for i in range(RECORDS)}
+    for block in range(blocks[1]):
+        rates = Rates(0.0, effort.learning_rate * half_cosine_at(block / blocks[1]), effort.target_rate)
+        learner = advance(effort.batch_size, log.discount, rates, tables, learner, policy_key, block * BLOCK)
+        if block + 1 in noted:
+            records.append(np.asarray(starting_values(tables, learner.target), np.float64))
+        progress("the policies' values", block + 1, blocks[1])
     units = log.units
     by_member = units.centre + units.spread * np.stack(records)
     values = by_member.reshape(*by_member.shape[:2], -1, sample.folds).mean(-1)
@@ -139,39 +146,51 @@ class Reporter:
         interrupts.check()
 
 
-@partial(jit, static=(0, 1, 2))
+class Rates(NamedTuple):
+    """What changes from block to block, and between efforts."""
+
+    returns: float
+    """The share of the log's own returns in the target."""
+    learning: float
+    target: float
+
+
+def own_share(done: float) -> float:
+    """The log's returns lead the way in the first half: values then need not travel through a whole episode."""
+    return max(0.0, 1.0 - 2.0 * done)
+
+
+def half_cosine_at(done: float) -> float:
+    """The factor of a learning rate that falls from 1 to 0."""
+    return 0.5 * (1.0 + math.cos(math.pi * done))
+
+
+@partial(jit, static=(0,))
 def advance(
-    effort: Effort,
-    own: bool,
-    steps: int,
+    batch_size: int,
     discount: float,
+    rates: Rates,
     tables: Tables,
     learner: Learner,
     key: PRNGKeyArray,
     start: int,
-) -> tuple[Learner, Float[Array, "policies members"]]:
-    """Some steps of all networks, and the values after them. `own`: those in which the log's own value is learned."""
-    total = effort.steps[0 if own else 1]
+) -> Learner:
+    """A block of steps of all networks. A member's batches are the same for all policies."""
 
     def step(i: Array, learner: Learner) -> Learner:
-        number = start + i
-        bits = jax.random.bits(jax.random.fold_in(key, number), (len(tables.counts), effort.batch_size), jnp.uint32)
+        bits = jax.random.bits(jax.random.fold_in(key, start + i), (len(tables.counts), batch_size), jnp.uint32)
         drawn = (bits % tables.counts[:, None].astype(jnp.uint32)).astype(jnp.int32)
         rows = jnp.take_along_axis(tables.rows, drawn, axis=1)
-        # The returns of the log lead the way at first: values then need not travel through the whole of an episode.
-        share = jnp.maximum(0.0, 1.0 - 2.0 * number / total) if own else jnp.zeros(())
-        rate = effort.learning_rate * (1.0 if own else half_cosine(number, total))
 
         def policy(learner: Learner, after: Array) -> Learner:
             def member(learner: Learner, rows: Array) -> Learner:
-                return td_step(learner, take(tables.transitions, rows), after[rows], discount, share, rate, effort)
+                return td_step(learner, take(tables.transitions, rows), after[rows], discount, rates)
 
             return jax.vmap(member)(learner, rows)
 
         return jax.vmap(policy)(learner, tables.after)
 
-    learner = loop(steps, step, learner)
-    return learner, jax.vmap(partial(starting_values, tables))(learner.target, tables.first)
+    return loop(BLOCK, step, learner)
 
 
 def td_step(
@@ -179,29 +198,31 @@ def td_step(
     batch: Transitions,
     next_actions: Float[Array, "batch act"],
     discount: float | Float[Array, ""],
-    share: Float[Array, ""],
-    rate: float | Float[Array, ""],
-    effort: Effort,
+    rates: Rates,
 ) -> Learner:
-    """One step of one network towards r + gamma q'(s', a'), and towards the log's return with weight `share`."""
+    """One step of one network towards r + gamma q'(s', a'), in part towards the log's return."""
     ahead = learner.target.scalar(batch.next_states, next_actions)
     bootstrapped = batch.rewards + discount * batch.going_on * ahead
-    wanted = (1.0 - share) * bootstrapped + share * batch.returns
+    wanted = (1.0 - rates.returns) * bootstrapped + rates.returns * batch.returns
 
     def loss(net: MLP) -> tuple[Array, None]:
         return ((net.scalar(batch.states, batch.actions) - wanted) ** 2).mean(), None
 
-    online, _ = learner.online.minimise(loss, rate)
-    return Learner(online, polyak(learner.target, online.model, effort.target_rate))
+    online, _ = learner.online.minimise(loss, rates.learning)
+    return Learner(online, polyak(learner.target, online.model, rates.target))
 
 
-def starting_values(tables: Tables, nets: MLP, first: Float[Array, "episodes act"]) -> Float[Array, " members"]:
-    """The mean of each member's values at the first states that it is read at."""
+@jit
+def starting_values(tables: Tables, networks: MLP) -> Float[Array, "policies members"]:
+    """The mean of each network's values at the first states that its member is read at."""
 
-    def member(net: MLP, reading: Float[Array, " episodes"]) -> Float[Array, ""]:
-        return (reading * net.scalar(tables.starts, first)).sum()
+    def policy(nets: MLP, first: Float[Array, "episodes act"]) -> Float[Array, " members"]:
+        def member(net: MLP, reading: Float[Array, " episodes"]) -> Float[Array, ""]:
+            return (reading * net.scalar(tables.starts, first)).sum()
 
-    return jax.vmap(member)(nets, tables.reading)
+        return jax.vmap(member)(nets, tables.reading)
+
+    return jax.vmap(policy)(networks, tables.first)
 
 
 @jit
