@@ -14,7 +14,7 @@ import sbac
 from sbac.report.curves import learning_curves
 from sbac.report.summary import SettingSummary, last_evaluations, render, scores_or_returns, summarise_settings
 
-HEADLINE, LARGER = 2.0, 8.0
+HEADLINE, LARGER = 1.0, 4.0
 
 
 def main() -> None:

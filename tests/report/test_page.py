@@ -46,7 +46,7 @@ def test_a_page_of_results_holds_everything() -> None:
     page = Outline(build_page([record(), record(algorithm="bc", key="1" * 12)], "A title"))
     data = page.data
     assert [view["way"] for view in data["views"]] == ["one", "best", "every"]
-    assert data["views"][0]["methods"] == ["sbac", "bc"] and len(data["series"]) == 4
+    assert data["views"][0]["methods"] == ["sbac", "bc"] and len(data["series"]) == 6  # two of several settings
     series = data["series"][data["views"][0]["places"]["hopper-medium-made"]["sbac"]]
     assert series["label"] == "sbac alpha=2" and series["x"][-1] == 2000
     assert series["y"][-1] == pytest.approx(60.0, abs=1.0) and series["stability"][0]["seeds"] == 3
@@ -103,7 +103,7 @@ def test_a_page_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     ends = np.zeros(200, bool)
     ends[19::20] = True
     columns: dict[str, Any] = {"observations": rng.normal(size=(200, 3)), "actions": rng.uniform(-1, 1, (200, 2))}
-    columns |= {"rewards": rng.normal(size=200), "terminals": ends}
+    columns |= {"rewards": rng.normal(size=200), "terminals": np.zeros(200), "timeouts": ends}
     sbac.Dataset(**columns).save("log.npz")
     options = {"seeds": 2, "steps": 20, "hidden": [8], "batch_size": 8, "evaluate": False}
     sbac.train("log.npz", "bc", out="first", **options)
