@@ -70,7 +70,7 @@ def build_parser() -> Parser:
     """The parser of everything, with the commands below it."""
     from sbac import __version__
 
-    parser = Parser(prog="sbac", epilog="example: sbac train hopper-demo --alpha 2 8 --seeds 5 --out runs/demo")
+    parser = Parser(prog="sbac", epilog="example: sbac train hopper-demo --alpha 1 4 --seeds 5 --out runs/demo")
     parser.add_argument("--version", action="version", version=f"sbac {__version__}", help=argparse.SUPPRESS)
     commands = Commands(parser, "COMMAND")
     for title, group in GROUPS.items():
