@@ -6,22 +6,27 @@ Every command has a file here, with a function `add` that declares its options, 
 import argparse
 import errno
 import os
-import select
 import sys
 from collections.abc import Sequence
+from select import POLLERR, poll
 
 from sbac import interrupts
-from sbac.cli import bench, compare, completion, data, evaluate, methods, report, train
+from sbac.cli import bench, compare, completion, data, evaluate, export, methods, report, select, train
 from sbac.cli.core import HELP, Commands, Parser
 from sbac.errors import UserError
 
 GROUPS = {
-    "learn": (train, methods, evaluate),
+    "learn": (train, methods, evaluate, select, export),
     "data": (data,),
     "measure and read": (report, compare, bench),
     "shell": (completion,),
 }
 """The commands as `sbac --help` lists them."""
+REQUIRED = frozenset(
+    ("jax", "jaxlib", "jaxtyping", "equinox", "optax", "numpy", "scipy")
+    + ("gymnasium", "mujoco", "h5py", "safetensors", "rich", "matplotlib")
+)
+"""What sbac is installed with, unless it was installed without its requirements in order to act alone."""
 
 
 @interrupts.remembered()
@@ -44,6 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in REQUIRED:
+            raise
+        print(f"error: this command needs the package {package}: pip install sbac", file=sys.stderr)
+        return 2
     except BrokenPipeError:
         if not reader_has_left():
             raise  # it was another pipe
@@ -61,17 +72,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def reader_has_left() -> bool:
     """Whether who read our output has read enough, as `head` does."""
-    poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)
-    return any(event & select.POLLERR for _, event in poll.poll(0))
+    watched = poll()
+    watched.register(sys.stdout.fileno(), 0)
+    return any(event & POLLERR for _, event in watched.poll(0))
+
+
+class ShowVersion(argparse.Action):
+    """Looks the version up only when it is asked for, which takes a while."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from sbac import __version__
+
+        print(f"sbac {__version__}")
+        parser.exit()
 
 
 def build_parser() -> Parser:
     """The parser of everything, with the commands below it."""
-    from sbac import __version__
-
     parser = Parser(prog="sbac", epilog="example: sbac train hopper-demo --alpha 1 4 --seeds 5 --out runs/demo")
-    parser.add_argument("--version", action="version", version=f"sbac {__version__}", help=argparse.SUPPRESS)
+    parser.add_argument("--version", action=ShowVersion, nargs=0, help=argparse.SUPPRESS)
     commands = Commands(parser, "COMMAND")
     for title, group in GROUPS.items():
         commands.group(title)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sbac.cli.core import HELP, Commands, Parser
+from sbac.cli.select import choose, show
 from sbac.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,11 +38,13 @@ def add(commands: Commands) -> None:
     what.add_argument("--preset", default="quick", metavar="NAME", help="quick (default), paper, tuned, ...")
     what.add_argument("--seeds", nargs="+", type=int, default=[1], metavar="N", help="how many seeds, or which ones")
     what.add_argument("--steps", nargs="+", type=int, metavar="N", help="gradient steps, of all phases or of each")
+    what.add_argument("--select", action="store_true", help="then choose a policy from the log alone (sbac select)")
     what.add_argument("--warm-start", metavar="RUN", help="start from the networks of a finished run")
     folder = parser.add_argument_group("the run's folder")
     folder.add_argument("--out", metavar="DIR", help="where to (default: runs/DATASET-ALGORITHM)")
     folder.add_argument("--resume", action="store_true", help="continue an interrupted run; --out DIR is enough")
     folder.add_argument("--overwrite", action="store_true", help="replace an existing run")
+    folder.add_argument("--log", nargs="+", default=[], metavar="NAME", help="also log to: tensorboard, wandb")
     folder.add_argument("--checkpoint-seconds", type=float, default=30.0, metavar="S", help="between checkpoints (30)")
     watch = parser.add_argument_group("evaluation while it trains")
     watch.add_argument("--env", metavar="ID", help="environment to evaluate in (default: the task's)")
@@ -94,6 +97,7 @@ def _train(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sbac.algorithms import find
+    from sbac.callbacks import loggers
     from sbac.data import load
     from sbac.training.train import train
 
@@ -102,8 +106,9 @@ def _train(args: argparse.Namespace) -> int:
     if find(args.algorithm).online:
         return _train_online(args, out, seeds)
     args.interrupted = f"continue with: sbac train --resume --out {out}"
+    data = load(args.dataset, task=args.task, horizon=args.horizon)
     run = train(
-        load(args.dataset, task=args.task, horizon=args.horizon),
+        data,
         args.algorithm,
         seeds=seeds,
         preset=args.preset,
@@ -118,15 +123,22 @@ def _train(args: argparse.Namespace) -> int:
         overwrite=args.overwrite,
         warm_start=args.warm_start,
         checkpoint_seconds=args.checkpoint_seconds,
+        callbacks=loggers(args.log, out),
         command=args.started,
         **_options(args.extra),
     )
-    return _show(run, out)
+    _show(run, out)
+    if args.select:
+        show(choose(run, data))
+    return 0
 
 
 def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) -> int:
+    from sbac.callbacks import loggers
     from sbac.training.online.train import train_online
 
+    if args.select:
+        raise UserError(f"--select: not for {args.algorithm}, which learns in an environment and has no log")
     if args.warm_start:
         raise UserError(f"--warm-start: not for {args.algorithm}, which learns in an environment")
     if args.steps is not None and len(args.steps) > 1:
@@ -145,6 +157,7 @@ def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) ->
         workers=args.workers,
         resume=args.resume,
         overwrite=args.overwrite,
+        callbacks=loggers(args.log, out),
         **_options(args.extra),
     )
     return _show(run, out)
