@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-CODE := src tests benchmarks studies examples docs
+CODE := src tests benchmarks studies examples docs/hooks
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .PHONY: demo test test-slow lint format docs bench bench-speed results wheel lock clean

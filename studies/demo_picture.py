@@ -35,13 +35,20 @@ def frames_of_log(env: gymnasium.Env, data: sbac.Dataset) -> tuple[list[np.ndarr
 
 
 def frames_of_policy(env: gymnasium.Env, policy: sbac.Policy, seed: int) -> tuple[list[np.ndarray], float]:
-    frames, total, over = [], 0.0, False
-    state, _ = env.reset(seed=seed)
-    while not over:
-        frames.append(env.render())
-        state, reward, terminated, truncated, _ = env.step(policy(state))
-        total, over = total + reward, terminated or truncated
-    return [frames[i] for i in np.linspace(0, len(frames) - 1, FRAMES).astype(int)], total
+    """The episode twice: once for its length, once for its frames."""
+
+    def episode(shown: set[int]) -> tuple[list[np.ndarray], float, int]:
+        frames, total, step, over = [], 0.0, 0, False
+        state, _ = env.reset(seed=seed)
+        while not over:
+            if step in shown:
+                frames.append(env.render())
+            state, reward, terminated, truncated, _ = env.step(policy(state))
+            total, step, over = total + reward, step + 1, terminated or truncated
+        return frames, total, step
+
+    _, total, length = episode(set())
+    return episode(set(np.linspace(0, length - 1, FRAMES).astype(int).tolist()))[0], total
 
 
 def median_policy(run: sbac.Run, data: sbac.Dataset) -> tuple[sbac.Policy, int]:

@@ -30,7 +30,7 @@ RESULTS = ROOT / "docs" / "results.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN = ("README", "start", "your-log", "alpha", "report", "add-a-method", "gpu", "deploy")
 """The pages whose blocks run."""
-PENDING = ("export",)
+PENDING: tuple[str, ...] = ()
 """Commands that the pages name and that are not here yet."""
 COLUMNS = ("bc", "td3-bc", "iql", "cql", "rebrac", "one-step", "sbac-no-w", "sbac")
 """The methods in the table of the findings, after the task and the data."""
