@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--out", default="docs/demo.png")
     arguments = parser.parse_args()
     run, data = sbac.Run.load(arguments.run), sbac.load(TASK)
-    env = gymnasium.make("Hopper-v4", render_mode="rgb_array", width=240, height=300)
+    env = gymnasium.make("Hopper-v4", render_mode="rgb_array", width=240, height=300, camera_name="track")
     env.reset(seed=0)
     log, log_return = frames_of_log(env, data)
     policy, seed = median_policy(run, data)
