@@ -210,3 +210,9 @@ def test_the_table_of_the_findings() -> None:
             expected = [number(s.mean, s.deviation) for s in found]
             assert data == number(table.data_score(f"{name}-made") or 0.0)
         assert cells == expected, name
+
+
+def test_the_reference_names_the_whole_api() -> None:
+    text = (ROOT / "docs" / "reference" / "python.md").read_text()
+    named = {line.rsplit(".", 1)[1] for line in text.splitlines() if line.startswith("::: ")}
+    assert named >= set(sbac.__all__) - {"__version__"}
