@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sbac.cli.core import HELP, Commands, Parser
+from sbac.cli.select import choose, show
 from sbac.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def add(commands: Commands) -> None:
     what.add_argument("--preset", default="quick", metavar="NAME", help="quick (default), paper, tuned, ...")
     what.add_argument("--seeds", nargs="+", type=int, default=[1], metavar="N", help="how many seeds, or which ones")
     what.add_argument("--steps", nargs="+", type=int, metavar="N", help="gradient steps, of all phases or of each")
+    what.add_argument("--select", action="store_true", help="then choose a policy from the log alone (sbac select)")
     what.add_argument("--warm-start", metavar="RUN", help="start from the networks of a finished run")
     folder = parser.add_argument_group("the run's folder")
     folder.add_argument("--out", metavar="DIR", help="where to (default: runs/DATASET-ALGORITHM)")
@@ -104,8 +106,9 @@ def _train(args: argparse.Namespace) -> int:
     if find(args.algorithm).online:
         return _train_online(args, out, seeds)
     args.interrupted = f"continue with: sbac train --resume --out {out}"
+    data = load(args.dataset, task=args.task, horizon=args.horizon)
     run = train(
-        load(args.dataset, task=args.task, horizon=args.horizon),
+        data,
         args.algorithm,
         seeds=seeds,
         preset=args.preset,
@@ -124,13 +127,18 @@ def _train(args: argparse.Namespace) -> int:
         command=args.started,
         **_options(args.extra),
     )
-    return _show(run, out)
+    _show(run, out)
+    if args.select:
+        show(choose(run, data))
+    return 0
 
 
 def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) -> int:
     from sbac.callbacks import loggers
     from sbac.training.online.train import train_online
 
+    if args.select:
+        raise UserError(f"--select: not for {args.algorithm}, which learns in an environment and has no log")
     if args.warm_start:
         raise UserError(f"--warm-start: not for {args.algorithm}, which learns in an environment")
     if args.steps is not None and len(args.steps) > 1:
@@ -163,15 +171,12 @@ def method_options(args: argparse.Namespace) -> int:
 
 
 def _show(run: "Run", out: str) -> int:
-    from sbac.report.summary import last_evaluations, render, source, summarise_settings
+    from sbac.report.summary import outcome, source
+    from sbac.text import counted_policies
 
     print(source(run.record))
-    if run.record.evaluation.environment is None:
-        print("not evaluated (--env names an environment to do it in)")
-    else:
-        print(render(summarise_settings(last_evaluations(run.evaluation_rows))))
-    count = len(run.policies)
-    print(f"{count} {'policy' if count == 1 else 'policies'} in {out}/policies")
+    print(outcome(run))
+    print(f"{counted_policies(len(run.policies))} in {out}/policies")
     if run.diverged:
         print(f"diverged, their networks are no longer numbers: {', '.join(run.diverged)}", file=sys.stderr)
     return 0
