@@ -1,10 +1,12 @@
 """The scripts of examples/ run, for a few steps, and say what they should."""
 
+import json
 import re
 import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,3 +78,30 @@ def test_act_without_jax(tmp_path: Path) -> None:
     words = [sys.executable, str(EXAMPLES / "act_without_jax.py"), str(tmp_path / "policy")]
     printed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert printed.endswith("JAX was imported: False\n")
+
+
+NOTEBOOK = EXAMPLES / "tour.ipynb"
+
+
+def code_cells() -> list[dict[str, Any]]:
+    return [cell for cell in json.loads(NOTEBOOK.read_text())["cells"] if cell["cell_type"] == "code"]
+
+
+def test_the_notebook_was_executed() -> None:
+    """From the first cell to the last, without an error, and with nothing of the machine it ran on."""
+    cells = code_cells()
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    outputs = [output for cell in cells for output in cell["outputs"]]
+    assert {output["output_type"] for output in outputs} <= {"stream", "display_data", "execute_result"}
+    assert not [output for output in outputs if output.get("name") == "stderr"]
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert "/tmp/" not in NOTEBOOK.read_text() and "/home/" not in NOTEBOOK.read_text()
+
+
+@pytest.mark.slow
+def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
+    source = "\n\n".join("".join(cell["source"]) for cell in code_cells())
+    exec(source.replace("STEPS = 5_000", "STEPS = 50"), {"__name__": "notebook"})
+    assert (tmp_path / "policy.onnx").exists()
