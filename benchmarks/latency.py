@@ -22,9 +22,10 @@ import numpy as np  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from tests.exporting.policies import make_policy  # noqa: E402
+
 from sbac.exporting.export_policy import program  # noqa: E402
 from sbac.policy import FORMULAS  # noqa: E402
-from tests.exporting.policies import make_policy  # noqa: E402
 
 BATCHES = (1, 32, 256)
 SECONDS, LEAST = 0.5, 5

@@ -35,7 +35,15 @@ def main() -> None:
     arguments = parser.parse_args()
 
     log = record(episodes=200)
-    data = sbac.Dataset(**log, terminals=np.zeros(len(log["rewards"]), bool), action_low=[0.0], action_high=[1.0])
+    data = sbac.Dataset(
+        observations=log["observations"],
+        actions=log["actions"],
+        rewards=log["rewards"],
+        terminals=np.zeros(len(log["rewards"]), bool),  # nothing breaks; an episode ends with the day
+        timeouts=log["timeouts"],
+        action_low=[0.0],
+        action_high=[1.0],
+    )
     print(f"{len(data):,} rows in {len(data.episodes)} episodes, mean return {data.returns.mean():.1f}")
 
     run = sbac.train(data, arguments.algorithm, steps=arguments.steps, evaluate=False, progress=False)

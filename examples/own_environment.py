@@ -33,17 +33,17 @@ class Reach(gymnasium.Env):
 def record(episodes: int) -> sbac.Dataset:
     """A log of a push in the right direction, with much noise."""
     env, rng = Reach(), np.random.default_rng(0)
-    rows: dict[str, list] = {name: [] for name in ("observations", "actions", "rewards", "terminals", "timeouts")}
+    rows = []
     for episode in range(episodes):
         state, _ = env.reset(seed=episode)
         ended = False
         while not ended:
             action = np.clip(-state[:1] + rng.normal(0, 0.5, 1), -1, 1)
             following, reward, terminal, ended, _ = env.step(action)
-            for name, value in zip(rows, (state, action, reward, terminal, ended), strict=True):
-                rows[name].append(value)
+            rows.append((state, action, reward, terminal, ended))
             state = following
-    return sbac.Dataset(**{name: np.array(values) for name, values in rows.items()})
+    observations, actions, rewards, terminals, timeouts = map(np.array, zip(*rows, strict=True))
+    return sbac.Dataset(observations, actions, rewards, terminals, timeouts)
 
 
 def main() -> None:
