@@ -286,6 +286,26 @@ def test_minari_bounds_are_those_of_its_box(log, tmp_path):
     assert data.action_low.tolist() == [-2, -1] and data.action_high.tolist() == [2, 1]
 
 
+@pytest.mark.parametrize(
+    ("specs", "expected"),
+    [
+        ({"env_spec": {"id": "Pendulum-v1", "kwargs": {}}}, "Pendulum-v1"),
+        (
+            {"env_spec": {"id": "Pendulum-v1"}, "eval_env_spec": {"id": "MountainCarContinuous-v0"}},
+            "MountainCarContinuous-v0",
+        ),
+        ({"env_spec": {"id": "evil:Pendulum-v1"}}, None),
+        ({"env_spec": {"id": "Pendulum-v1", "kwargs": {"g": 9.8}}}, None),
+        ({"env_spec": {"id": 7}}, None),
+        ({"env_spec": 7}, None),
+        ({}, None),
+    ],
+)
+def test_minari_tells_its_evaluation_environment(specs, expected, log, tmp_path):
+    about = {key: json.dumps(spec) for key, spec in specs.items()}
+    assert load(write_minari(tmp_path / "m", log, **about)).environment == expected
+
+
 def test_absent_minari_id_says_how_to_get_it():
     with pytest.raises(UserError, match=r"minari download D4RL/pen/human-v2"):
         load("D4RL/pen/human-v2")

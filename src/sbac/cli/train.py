@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sbac.cli.core import Commands, Parser
+from sbac.cli.logs import add_log_options, load_log
 from sbac.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ def add(commands: Commands) -> Parser:
         help="embedded name, task, file, folder or Minari id (default: hopper-demo); an environment for sac and td3",
     )
     parser.add_argument("--algorithm", default="sbac", help="which method (default: sbac)")
-    parser.add_argument("--task", metavar="NAME", help="the task a file belongs to, where its name does not say it")
-    parser.add_argument("--horizon", type=int, metavar="N", help="the time limit of a log that does not flag it")
     parser.add_argument(
         "--seeds",
         nargs="+",
@@ -48,13 +47,14 @@ def add(commands: Commands) -> Parser:
     parser.add_argument("--overwrite", action="store_true", help="replace an existing run")
     parser.add_argument("--warm-start", metavar="RUN", help="start from the networks of a finished run")
     parser.add_argument("--no-evaluate", action="store_true", help="train without any environment")
-    parser.add_argument("--env", metavar="ID", help="environment to evaluate in (default: the dataset's task)")
+    parser.add_argument("--env", metavar="ID", help="environment of the log and of evaluation (default: the dataset's)")
     parser.add_argument("--episodes", type=int, default=10, help="episodes per evaluation (default: 10)")
     parser.add_argument(
         "--evaluate-every", type=int, metavar="STEPS", help="steps between evaluations (default: a tenth)"
     )
     parser.add_argument("--workers", type=int, metavar="N", help="evaluation processes (default: one per core)")
     parser.add_argument("--checkpoint-seconds", type=float, default=30.0, metavar="S", help="time between checkpoints")
+    add_log_options(parser, env=False)
     parser.set_defaults(run=_train)
     return parser
 
@@ -63,7 +63,6 @@ def _train(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sbac.algorithms import find
-    from sbac.data import load
     from sbac.training.train import train
 
     out = args.out or f"runs/{Path(args.dataset).stem}-{args.algorithm}"
@@ -72,7 +71,7 @@ def _train(args: argparse.Namespace) -> int:
         return _train_online(args, out, seeds)
     args.interrupted = "continue with --resume"
     run = train(
-        load(args.dataset, task=args.task, horizon=args.horizon),
+        load_log(args.dataset, args),
         args.algorithm,
         seeds=seeds,
         preset=args.preset,

@@ -103,3 +103,8 @@ def take(tree: Value, index: int | slice | Array | np.ndarray) -> Value:
         return x[index]
 
     return jax.tree.map(entries, tree)
+
+
+def on_device(array: np.ndarray) -> Array:
+    """`jax.device_put`. Where the device is the host's processor, the memory of an aligned array is taken over."""
+    return _jax.device_put(array)
