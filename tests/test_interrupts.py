@@ -19,6 +19,7 @@ import sbac
 from sbac import cli, interrupts
 from sbac.bench import runner
 from sbac.bench.plan import Protocol
+from sbac.errors import UserError
 from sbac.evaluation.worker import Pool
 from sbac.training.writer import Writer
 
@@ -86,7 +87,7 @@ def test_swallowed_in_training_it_stops_at_the_next_log(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert "Exception ignored" in done.stderr
     assert done.returncode == 130, done.stderr
-    assert done.stderr.splitlines()[-1] == "interrupted; continue with --resume"
+    assert done.stderr.splitlines()[-1] == f"interrupted; continue with: sbac train --resume --out {out}"
     assert sbac.Run.load(out).metrics[-1]["step"] == STEP
     assert cli.main([*arguments, "--resume"]) == 0
     assert sbac.Run.load(out).metrics[-1]["step"] == 500
@@ -252,7 +253,7 @@ def test_nobody_waits_for_an_answer_that_will_not_come(run: Path) -> None:
         while not pool.started:
             time.sleep(0.01)
         raise KeyboardInterrupt
-    assert isinstance(begun.exception(PATIENCE), RuntimeError) and queued.cancelled()
+    assert isinstance(begun.exception(PATIENCE), UserError) and queued.cancelled()
     assert pool.submit(policy, "Pendulum-v1", 1, 0).cancelled()
 
 

@@ -3,9 +3,8 @@
 import argparse
 import sys
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
-from sbac.cli.core import Parser
 from sbac.errors import UserError
 
 if TYPE_CHECKING:
@@ -15,24 +14,24 @@ if TYPE_CHECKING:
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
-def add_log_options(parser: Parser, *, env: bool = True) -> None:
+class AddsOptions(Protocol):
+    """A parser, or a group of its options."""
+
+    def add_argument(self, *names: str, **options: Any) -> argparse.Action: ...
+
+
+def add_log_options(group: AddsOptions, *, env: bool = True) -> None:
     """Adds what can be said of a log; without `env` for a command that has an --env of its own."""
-    group = parser.add_argument_group("about the log")
     group.add_argument(
-        "--columns",
-        nargs="+",
-        metavar="FIELD=COLUMN",
-        help="which column is which, such as rewards=r, or observations=x,y for several",
+        "--columns", nargs="+", metavar="FIELD=COLUMN", help="which column is which: rewards=r observations=x,y"
     )
-    group.add_argument("--task", metavar="NAME", help="the task a file belongs to, where its name does not say it")
+    group.add_argument("--task", metavar="NAME", help="the task that the log belongs to")
     group.add_argument("--horizon", type=int, metavar="N", help="the time limit of a log that does not flag it")
     if env:
-        group.add_argument("--env", metavar="ID", help="the environment the log is from: gives the actions' bounds")
-    group.add_argument("--action-low", nargs="+", type=float, metavar="X", help="least actions, one number or each")
-    group.add_argument("--action-high", nargs="+", type=float, metavar="X", help="greatest actions, likewise")
-    group.add_argument(
-        "--max-bytes", metavar="N", help="memory a log may take, such as 4G (default: 100 times its file, >= 256M)"
-    )
+        group.add_argument("--env", metavar="ID", help="the log's environment; it has the bounds")
+    group.add_argument("--action-low", nargs="+", type=float, metavar="X", help="least actions (default: -1)")
+    group.add_argument("--action-high", nargs="+", type=float, metavar="X", help="greatest actions (default: 1)")
+    group.add_argument("--max-bytes", metavar="N", help="memory it may take, as 4G (100 times its file)")
 
 
 def log_options(args: argparse.Namespace) -> "LogOptions":

@@ -106,5 +106,5 @@ def take(tree: Value, index: int | slice | Array | np.ndarray) -> Value:
 
 
 def on_device(array: np.ndarray) -> Array:
-    """`jax.device_put`. Where the device is the host's processor, the memory of an aligned array is taken over."""
+    """The array on the device; on a CPU, where it is well aligned, without a copy."""
     return _jax.device_put(array)

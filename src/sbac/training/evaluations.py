@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sbac import files, interrupts
+from sbac.callbacks import NO_CALLBACKS, Callback
 from sbac.environments.opening import EnvSource
+from sbac.errors import remedy
 from sbac.evaluation.rollout import Evaluator
 from sbac.evaluation.worker import Pool
 from sbac.policy import Policy
@@ -91,14 +93,21 @@ def note(latest: Iterable[Latest | None]) -> str:
 class Evaluations:
     """Takes snapshots, has them evaluated and writes evaluations.jsonl."""
 
-    def __init__(self, folder: Path, record: RunRecord, environment: EnvSource, pool: Pool | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        record: RunRecord,
+        environment: EnvSource,
+        pool: Pool | None,
+        callbacks: Callback = NO_CALLBACKS,
+    ) -> None:
         """`pool` plays in environments known by name; one that is a function is stepped here, in a thread."""
         self._path = folder / "evaluations.jsonl"
         self._pending = folder / "checkpoint" / "pending"
         self._record, self._watch, self._environment = record, record.evaluation, environment
         self._waiting: deque[Snapshot] = deque()
         self.latest: Latest | None = None
-        self._pool = pool
+        self._pool, self._callbacks = pool, callbacks
         self._local = ThreadPoolExecutor(1) if callable(environment) else None
         self._evaluator = Evaluator(environment) if callable(environment) else None
 
@@ -115,6 +124,11 @@ class Evaluations:
         building.rename(folder)
         self._start(folder, places)
 
+    def pending(self, names: Collection[str]) -> dict[str, int]:
+        """The snapshots on disk, of these names, and how many policies each has."""
+        found = [folder for folder in sorted(self._pending.glob("*")) if folder.name in names]
+        return {folder.name: len(self._read_places(folder / "rows.json")) for folder in found}
+
     def resubmit(self, names: Collection[str]) -> None:
         """After a restart: evaluates the snapshots on disk with these names, and removes the others."""
         found = sorted(self._pending.glob("*"))
@@ -126,8 +140,9 @@ class Evaluations:
                 self._start(folder, self._read_places(folder / "rows.json"))
 
     def _read_places(self, path: Path) -> list[Place]:
-        rows = parse(SnapshotRows, {"rows": files.read_json(path)}, str(path)).rows
-        return [parse_place(row, config_fields(self._record), f"{path}: rows[{i}]") for i, row in enumerate(rows)]
+        with remedy(f"remove {path.parent.name}, and it is left out of evaluations.jsonl"):
+            rows = parse(SnapshotRows, {"rows": files.read_json(path)}, str(path)).rows
+            return [parse_place(row, config_fields(self._record), f"{path}: rows[{i}]") for i, row in enumerate(rows)]
 
     def _start(self, folder: Path, places: Sequence[Place]) -> None:
         answers = [self._ask(folder / f"{i}.safetensors") for i in range(len(places))]
@@ -140,7 +155,9 @@ class Evaluations:
 
         def work() -> dict[str, Any]:
             assert self._evaluator is not None
-            return dataclasses.asdict(self._evaluator(Policy.load(policy), self._watch.episodes, self._watch.seed))
+            loaded, discount = Policy.load(policy), self._record.runs[0].get("discount")
+            known = discount if isinstance(discount, float) else None
+            return dataclasses.asdict(self._evaluator(loaded.unchecked, self._watch.episodes, self._watch.seed, known))
 
         return self._local.submit(work)
 
@@ -153,8 +170,10 @@ class Evaluations:
                 EvaluationRow(place, parse(Episodes, answer.result(), f"evaluation of {snapshot.folder}"))
                 for place, answer in zip(snapshot.places, snapshot.answers, strict=True)
             ]
-            files.append_rows(self._path, map(evaluation_json, rows))
+            added = [{name: files.finite(value) for name, value in evaluation_json(row).items()} for row in rows]
+            files.append_rows(self._path, added)
             files.remove(snapshot.folder)
+            self._callbacks.on_evaluation(added)
             measured = [_mean(row.episodes.scores or row.episodes.returns) for row in rows]
             self.latest = Latest("score" if rows[0].episodes.scores else "return", _mean(measured))
 

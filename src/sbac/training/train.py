@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sbac.callbacks import Callback, Callbacks
 from sbac.environments.opening import EnvSource
-from sbac.errors import positive
+from sbac.errors import UserError, path_of, positive
 from sbac.runs import Run
 from sbac.training.launch import Launch
 from sbac.training.loop import train_launches
@@ -34,6 +35,8 @@ def train(
     warm_phases: Sequence[str] | None = None,
     checkpoint_seconds: float = 30.0,
     progress: bool | None = None,
+    callbacks: Sequence[Callback] = (),
+    command: Sequence[str] | None = None,
     **overrides: Any,
 ) -> Run:
     """Trains every combination of the listed settings and seeds, all in one program.
@@ -58,14 +61,18 @@ def train(
     warm_phases: the phases that start from them; None: all.
     checkpoint_seconds: time between checkpoints.
     progress: whether to show a bar; None: on a terminal.
+    callbacks: objects that hear of metrics, evaluations and the end (`sbac.Callback`), such as loggers.
+    command: the words after `sbac train`, which config.json keeps for `sbac train --resume` alone.
     overrides: fields of the method's config. A list is a grid: `alpha=[0.2, 2.0]` with `seeds=5` trains ten policies.
     """
     positive("workers", workers)
+    listening = Callbacks(callbacks)
+    _check_seconds(checkpoint_seconds)
     with tempfile.TemporaryDirectory(prefix="sbac-") as scratch:
         request = OfflineRequest(
             data=data,
             algorithm=algorithm,
-            folder=Path(scratch) / "run" if out is None else Path(out),
+            folder=Path(scratch) / "run" if out is None else path_of("out", out),
             seeds=seeds,
             preset=preset,
             steps=steps,
@@ -78,11 +85,18 @@ def train(
             evaluate_at=evaluate_at,
             resume=resume,
             overwrite=overwrite,
-            warm_start=None if warm_start is None else Path(warm_start),
+            warm_start=None if warm_start is None else path_of("warm_start", warm_start),
             warm_phases=warm_phases,
+            command=command,
         )
-        launch = Launch.open(request)
+        launch = Launch.open(request, listening)
         (run,) = train_launches([launch], workers=workers, checkpoint_seconds=checkpoint_seconds, progress=progress)
         if out is None:
             run.folder = None
+        listening.on_end(run)
         return run
+
+
+def _check_seconds(seconds: object) -> None:
+    if not isinstance(seconds, int | float) or not seconds >= 0:
+        raise UserError(f"checkpoint_seconds {seconds!r}: expected a number of at least 0")

@@ -254,8 +254,9 @@ def write_folder(folder: Path, data: Dataset, name: str) -> list[str]:
             yield f"{group}/actions", data.actions[start:stop]
             yield f"{group}/rewards", data.rewards[start:stop]
             yield f"{group}/terminations", data.terminals[start:stop]
-            last: NDArray[np.bool_] = np.arange(start, stop) == stop - 1
-            yield f"{group}/truncations", last & ~data.terminals[start:stop]
+            cut = np.zeros(stop - start, bool)
+            cut[-1] = not data.terminals[stop - 1]
+            yield f"{group}/truncations", cut
 
     attributes = {f"episode_{i}": {"id": i, "total_steps": stop - start} for i, (start, stop) in enumerate(kept)}
     steps = sum(stop - start for start, stop in kept)
