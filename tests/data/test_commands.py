@@ -91,12 +91,18 @@ def test_bad_options_end_with_one_line(words, message, odd, capsys, tmp_path):
     assert message in told.err and told.err.count("\n") == 1 and told.out == ""
 
 
-def test_train_takes_the_same_options(odd, tmp_path, capsys):
-    words = ["train", odd, "--algorithm", "bc", *COLUMNS, "--action-low", "-2", "--action-high", "2"]
-    assert main([*words, "--steps", "3", "--hidden", "8", "--no-evaluate", "--out", str(tmp_path / "run")]) == 0
-    capsys.readouterr()
-    record = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert record["data"]["rows"] == 5
+def test_train_takes_the_same_options(odd, monkeypatch):
+    class Reached(Exception):
+        pass
+
+    def instead(data, algorithm, **options):
+        assert data.observations.shape == (5, 3) and data.action_high.tolist() == [2] and len(data.episodes) == 2
+        assert options["environment"] == "Pendulum-v1"
+        raise Reached
+
+    monkeypatch.setattr("sbac.training.train.train", instead)
+    with pytest.raises(Reached):
+        main(["train", odd, *COLUMNS, "--env", "Pendulum-v1"])
 
 
 def test_a_minari_dataset_is_evaluated_in_its_own_environment(log, tmp_path):

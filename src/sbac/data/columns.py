@@ -12,7 +12,7 @@ OPTIONAL = ("timeouts", "next_observations")
 VECTORS = ("observations", "actions", "next_observations")
 TOLERANCE = 1e-6
 """How far an action may lie outside its bounds (relative to bounds beyond 1) before it is refused; it is clipped."""
-BLOCK = 2**16
+BLOCK = 2**14
 """Rows that are looked at together. What is computed of a column is computed block by block."""
 SHOWN = 20
 """Rows listed per kind of problem; the rest are counted."""
