@@ -236,7 +236,9 @@ def test_parquet_of_long_lists(low_limit, tmp_path):
 def test_parquet_footer_tells_the_length_of_lists(low_limit, tmp_path):
     """A few kilobytes that hold rows of 12,000 zeros: refused by the footer, before a list is decoded."""
     schema = pa.schema([("observations", pa.list_(pa.float32()))])
-    zeros = pa.ListArray.from_arrays(np.arange(0, 12_000 * 256 + 1, 12_000, np.int32), np.zeros(12_000 * 256, "f4"))
+    zeros = pa.ListArray.from_arrays(
+        np.arange(0, 12_000 * 256 + 1, 12_000, dtype=np.int32), np.zeros(12_000 * 256, "f4")
+    )
     with parquet.ParquetWriter(tmp_path / "log.parquet", schema, compression="zstd") as writer:
         for _ in range(4):
             writer.write_table(pa.table({"observations": zeros}, schema))

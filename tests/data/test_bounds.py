@@ -20,11 +20,11 @@ def wide(plain):
 
 
 def in_npz(path, log):
-    return write_npz(path, log | {"action_low": np.float32(-2), "action_high": np.float32([2])})
+    return write_npz(path, log | {"action_low": np.float32(-2), "action_high": np.array([2], np.float32)})
 
 
 def in_hdf5_datasets(path, log):
-    return write_hdf5(path, log | {"action_low": np.float32([-2]), "action_high": np.float32([2])})
+    return write_hdf5(path, log | {"action_low": np.array([-2], np.float32), "action_high": np.array([2], np.float32)})
 
 
 def in_hdf5_attributes(path, log):
@@ -40,7 +40,7 @@ def in_parquet(path, log):
 
 
 def in_npy_folder(path, log):
-    for name, column in (log | {"action_low": np.float32(-2), "action_high": np.float32([2])}).items():
+    for name, column in (log | {"action_low": np.float32(-2), "action_high": np.array([2], np.float32)}).items():
         np.save(path / f"{name}.npy", column)
     return path
 

@@ -1,5 +1,7 @@
 """Every format is written and read back as the same data, or says what it could not hold."""
 
+from typing import Any
+
 import h5py
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from sbac.errors import UserError
 from tests.data.logs import make_log
 from tests.data.test_formats import same
 
-BOUNDS = {"action_low": [-2.0, -30.0], "action_high": [2.0, 30.0]}
+BOUNDS: dict[str, Any] = {"action_low": [-2.0, -30.0], "action_high": [2.0, 30.0]}
 NAMES = {"npz": "log.npz", "npy": "npy", "hdf5": "log.hdf5", "parquet": "log.parquet", "csv": "log.csv"}
 NAMES |= {"minari": "log-v0", "d3rlpy": "buffer.h5"}
 
@@ -19,7 +21,7 @@ NAMES |= {"minari": "log-v0", "d3rlpy": "buffer.h5"}
 @pytest.mark.parametrize("stored", [True, False])
 def test_the_hash_survives_every_format(form, stored, log, plain, tmp_path):
     columns = log if stored else plain
-    columns["actions"] = columns["actions"] * np.float32([2, 30])
+    columns["actions"] = columns["actions"] * np.array([2, 30], np.float32)
     data = Dataset(**columns, **BOUNDS)
     told = convert(data, tmp_path / NAMES[form], form)
     given = BOUNDS if form == "csv" else {}
@@ -103,5 +105,5 @@ def test_bounds_lie_in_the_files_where_others_look_for_them(plain, tmp_path):
     convert(data, tmp_path / "a.hdf5")
     convert(data, tmp_path / "a.parquet")
     with h5py.File(tmp_path / "a.hdf5") as file:
-        assert file.attrs["action_high"].tolist() == [2, 2]
+        assert np.asarray(file.attrs["action_high"]).tolist() == [2, 2]
     assert parquet.read_schema(tmp_path / "a.parquet").metadata[b"action_high"] == b"[2.0, 2.0]"

@@ -194,6 +194,22 @@ def test_made_data_is_found_in_the_data_folder(plain, tmp_path):
     assert (data.name, data.kind, data.task) == ("hopper-medium-made", "made", "hopper-medium-made")
 
 
+def test_a_chunk_of_very_many_rows_is_expanded_once(tmp_path, monkeypatch):
+    """Read in blocks of rows, such a chunk would be expanded for each of them."""
+    from sbac.data.formats import hdf5
+
+    monkeypatch.setattr(hdf5, "BLOCK", 16)
+    reads: list[tuple[int, int]] = []
+    plain = hdf5.rows_of
+    monkeypatch.setattr(hdf5, "rows_of", lambda d, start, stop: (reads.append((start, stop)), plain(d, start, stop))[1])
+    with h5py.File(tmp_path / "log.hdf5", "w") as file:
+        tall = file.create_dataset("tall", data=np.arange(100), chunks=(40,), compression="gzip")
+        read = hdf5.reader(tall)
+        blocks = [read(start, min(start + 16, 100)) for start in range(0, 100, 16)]
+    np.testing.assert_array_equal(np.concatenate(blocks), np.arange(100))
+    assert len(reads) < len(blocks) and max(stop - start for start, stop in reads) <= 80
+
+
 # --- Minari ---
 
 

@@ -75,9 +75,9 @@ def test_lerobot_dataset(version):
     files = sorted((REAL / f"lerobot-{version}" / "data").rglob("*.parquet"))
     frames = [row for file in files for row in parquet.read_table(file).to_pylist()]
     assert len(files) == (3 if version == "v2" else 1)
-    np.testing.assert_array_equal(data.observations, np.float32([row["observation.state"] for row in frames]))
-    np.testing.assert_array_equal(data.actions, np.float32([row["action"] for row in frames]))
-    np.testing.assert_array_equal(data.rewards, np.float32([row["next.reward"] for row in frames]))
+    np.testing.assert_array_equal(data.observations, np.array([row["observation.state"] for row in frames], np.float32))
+    np.testing.assert_array_equal(data.actions, np.array([row["action"] for row in frames], np.float32))
+    np.testing.assert_array_equal(data.rewards, np.array([row["next.reward"] for row in frames], np.float32))
     assert data.hash == load(REAL / "lerobot-v3").hash
 
 

@@ -3,13 +3,13 @@
 import jax
 import numpy as np
 import pytest
+from tests.data.logs import make_log
 
 from sbac.algorithms import find
 from sbac.algorithms.base import Needs
 from sbac.data import Dataset
 from sbac.training.grid import members
 from sbac.training.table import Scaling, build_table, draw
-from tests.data.logs import make_log
 
 CONFIG = members(find("bc"), "quick", 1, {"standardise_states": True})[0].config
 
@@ -52,7 +52,10 @@ def test_the_scaling_of_some_rows_is_that_of_a_dataset_of_them() -> None:
     rows = data.held_out_rows(0.4)
     assert rows is not None
     training, _ = data.split(0.4)
-    for config in (CONFIG, *(members(find("iql"), "quick", 1, {"reward_scale": s})[0].config for s in ("unit", "none"))):
+    for config in (
+        CONFIG,
+        *(members(find("iql"), "quick", 1, {"reward_scale": s})[0].config for s in ("unit", "none")),
+    ):
         ours, theirs = Scaling.of(data, config, ~rows), Scaling.of(training, config)
         for a, b in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(a, b)
