@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sbac.cli.core import HELP, Commands, Parser
+from sbac.cli.logs import add_log_options, load_log
 from sbac.cli.select import choose, show
 from sbac.errors import UserError
 
@@ -31,8 +32,7 @@ def add(commands: Commands) -> None:
         metavar="DATASET",
         help="name, file, folder, Minari id; for sac and td3 an environment",
     )
-    data.add_argument("--task", metavar="NAME", help="the task that the log belongs to")
-    data.add_argument("--horizon", type=int, metavar="N", help="the time limit of a log that does not flag it")
+    add_log_options(data, env=False)
     what = parser.add_argument_group("what to train")
     what.add_argument("--algorithm", default="sbac", metavar="NAME", help="which method (default: sbac)")
     what.add_argument("--preset", default="quick", metavar="NAME", help="quick (default), paper, tuned, ...")
@@ -47,7 +47,7 @@ def add(commands: Commands) -> None:
     folder.add_argument("--log", nargs="+", default=[], metavar="NAME", help="also log to: tensorboard, wandb")
     folder.add_argument("--checkpoint-seconds", type=float, default=30.0, metavar="S", help="between checkpoints (30)")
     watch = parser.add_argument_group("evaluation while it trains")
-    watch.add_argument("--env", metavar="ID", help="environment to evaluate in (default: the task's)")
+    watch.add_argument("--env", metavar="ID", help="environment of the log, to evaluate in (default: its own)")
     watch.add_argument("--no-evaluate", action="store_true", help="train without any environment")
     watch.add_argument("--episodes", type=int, default=10, metavar="N", help="episodes per evaluation (default: 10)")
     watch.add_argument("--evaluate-every", type=int, metavar="STEPS", help="between evaluations (default: a tenth)")
@@ -98,7 +98,6 @@ def _train(args: argparse.Namespace) -> int:
 
     from sbac.algorithms import find
     from sbac.callbacks import loggers
-    from sbac.data import load
     from sbac.training.train import train
 
     out = args.out or f"runs/{Path(args.dataset).stem}-{args.algorithm}"
@@ -106,7 +105,7 @@ def _train(args: argparse.Namespace) -> int:
     if find(args.algorithm).online:
         return _train_online(args, out, seeds)
     args.interrupted = f"continue with: sbac train --resume --out {out}"
-    data = load(args.dataset, task=args.task, horizon=args.horizon)
+    data = load_log(args.dataset, args)
     run = train(
         data,
         args.algorithm,
