@@ -162,6 +162,8 @@ class Training:
         for stop in sorted(s for s in stops if s > done):
             interrupts.check()
             state, metrics = program.advance(index, inputs, state, done, stop, block)
+            if stop == steps:
+                state = program.conclude(index, inputs, state)
             kept, finite = keep(program.actors(index, inputs, state), metrics)
             done, metrics, finite = stop, *jax.device_get((metrics, finite))
             for writer in self._writers:

@@ -15,7 +15,7 @@ from sbac.data.dataset import check_share
 from sbac.data.loading import Source
 from sbac.environments.opening import EnvSource, check_fits, check_known
 from sbac.errors import UserError, listed, name_of, not_negative, positive, unknown
-from sbac.runs import FORMAT, DataRecord, Rounds, RunRecord, WarmStart, Watch, is_label, read_record
+from sbac.runs import FORMAT, DataRecord, LogReturns, Rounds, RunRecord, WarmStart, Watch, is_label, read_record
 from sbac.training.grid import Member, members
 
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco")
@@ -79,6 +79,8 @@ class Request:
         environment: str | None = None,
         task: str | None = None,
         rounds: Rounds | None = None,
+        log: LogReturns | None = None,
+        command: list[str] | None = None,
     ) -> RunRecord:
         """The record that config.json will hold."""
         return RunRecord(
@@ -94,6 +96,8 @@ class Request:
             environment=environment,
             task=task,
             rounds=rounds,
+            log=log,
+            command=command,
         )
 
 
@@ -111,6 +115,8 @@ class OfflineRequest(Request):
     """The folder of a finished run whose networks this one starts from."""
     warm_phases: Sequence[str] | None = None
     """The phases that start warm; None: all."""
+    command: Sequence[str] | None = None
+    """What followed `sbac train`, where the command line asks."""
 
     def __post_init__(self) -> None:
         if self.method.online:
@@ -147,6 +153,8 @@ class OfflineRequest(Request):
             self.watch(name, None if at is None else sorted(set(at))),
             data=DataRecord(data.name, data.kind, data.task, len(data), len(data.episodes), data.hash),
             warm_start=None if self.warm_start is None else WarmStart(str(self.warm_start), phases),
+            log=LogReturns.of(data.returns),
+            command=None if self.command is None else list(self.command),
         )
 
     def _check_environment(self) -> None:
