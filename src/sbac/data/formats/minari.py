@@ -18,6 +18,7 @@ from sbac.data.formats import hdf5
 from sbac.data.formats.arrays import one_line, refuse_larger
 from sbac.environments.tasks import TASKS
 from sbac.errors import UserError
+from sbac.files import in_home
 from sbac.records import Json
 
 Episode = dict[str, NDArray[Any]]
@@ -26,7 +27,7 @@ FIELDS = ("observations", "actions", "rewards", "terminations", "truncations")
 
 def root() -> Path:
     """The folder of Minari's datasets."""
-    return Path(os.environ.get("MINARI_DATASETS_PATH") or "~/.minari/datasets").expanduser()
+    return in_home(os.environ.get("MINARI_DATASETS_PATH") or "~/.minari/datasets")
 
 
 def is_id(name: str) -> bool:
