@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,11 +115,15 @@ def finite(value: Json) -> Json:
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(read_bytes(path))
+        return json.loads(read_bytes(path), parse_constant=_no_number)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: not readable as JSON ({error})") from None
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number of JSON")
 
 
 def append_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
