@@ -76,10 +76,17 @@ def as_started(words: Sequence[str]) -> list[str]:
     if not (Path(known.out) / "config.json").exists():
         return list(words)
     started = read_record(Path(known.out)).command or []
-    places = [i for i, word in enumerate(started) if word == "--env" or word.startswith("--env=")]
-    if known.env is None and any(":" in " ".join(started[i : i + 2]) for i in places):
-        raise UserError(f"{known.out}: it was evaluated in an environment of your own; name it again with --env")
+    if known.env is None and any(map(names_module, started)):
+        raise UserError(f"{known.out}: it names an environment in a module, which is not imported unasked; add --env")
     return [*started, *words]
+
+
+def names_module(word: str) -> bool:
+    """Whether a word of a recorded command, an option's value or a dataset, may be an environment `module:id`."""
+    from pathlib import Path
+
+    value = word.partition("=")[2] if word.startswith("--") else word
+    return ":" in value and not Path(value).exists()
 
 
 def without_folder(words: Sequence[str]) -> list[str]:
@@ -177,7 +184,8 @@ def _show(run: "Run", out: str) -> int:
     print(outcome(run))
     print(f"{counted_policies(len(run.policies))} in {out}/policies")
     if run.diverged:
-        print(f"diverged, their networks are no longer numbers: {', '.join(run.diverged)}", file=sys.stderr)
+        failed = [f"{label} ({run.failures[label]})" if label in run.failures else label for label in run.diverged]
+        print(f"diverged: {', '.join(failed)}", file=sys.stderr)
     return 0
 
 

@@ -22,7 +22,7 @@ from sbac.data.formats.episodes import Episode, check_steps, log_of_episodes
 from sbac.data.formats.log import Column, Log, Rows, refuse_larger
 from sbac.environments.tasks import TASKS
 from sbac.errors import UserError
-from sbac.files import write_atomic, write_json
+from sbac.files import in_home, write_atomic, write_json
 from sbac.records import Json
 
 MINARI_VERSION = "0.5.0"
@@ -32,7 +32,7 @@ FIELDS = ("observations", "actions", "rewards", "terminations", "truncations")
 
 def root() -> Path:
     """The folder of Minari's datasets."""
-    return Path(os.environ.get("MINARI_DATASETS_PATH") or "~/.minari/datasets").expanduser()
+    return in_home(os.environ.get("MINARI_DATASETS_PATH") or "~/.minari/datasets")
 
 
 def is_id(name: str) -> bool:
