@@ -4,10 +4,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sbac.callbacks import Callback as Callback
     from sbac.data import Dataset as Dataset
     from sbac.data import load as load
     from sbac.errors import UserError as UserError
     from sbac.evaluation.rollout import evaluate as evaluate
+    from sbac.exporting import export as export
     from sbac.policy import Policy as Policy
     from sbac.ratio import visitation_ratio as visitation_ratio
     from sbac.runs import Run as Run
@@ -17,14 +19,16 @@ if TYPE_CHECKING:
     from sbac.trust.choosing import select as select
     from sbac.trust.estimates import fqe as fqe
 
-__version__ = "0.1.0"
+    __version__: str
 
 # Loaded on first use, so that `import sbac` and `sbac --help` do not wait for JAX.
 _HOMES = {
+    "Callback": "sbac.callbacks",
     "Dataset": "sbac.data",
     "load": "sbac.data",
     "UserError": "sbac.errors",
     "evaluate": "sbac.evaluation.rollout",
+    "export": "sbac.exporting",
     "Policy": "sbac.policy",
     "visitation_ratio": "sbac.ratio",
     "train_online": "sbac.training.online.train",
@@ -38,11 +42,23 @@ __all__ = [*_HOMES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name == "__version__":
+        value = _installed_version()
+    elif name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    else:
         raise AttributeError(f"module 'sbac' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
+
+
+def _installed_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("sbac")
+    except PackageNotFoundError:  # sources that are on the path and not installed
+        return "0+unknown"
 
 
 def __dir__() -> list[str]:

@@ -13,9 +13,9 @@ from sbac.algorithms.base import Algorithm
 from sbac.data import Dataset, load
 from sbac.data.dataset import check_share
 from sbac.data.loading import Source
-from sbac.environments.opening import EnvSource, check_fits, check_known
+from sbac.environments.opening import EnvSource, check_fits, check_known, is_known
 from sbac.errors import UserError, positive, unknown
-from sbac.runs import FORMAT, DataRecord, Rounds, RunRecord, WarmStart, Watch, read_record
+from sbac.runs import FORMAT, DataRecord, LogReturns, Rounds, RunRecord, WarmStart, Watch, read_record
 from sbac.training.grid import Member, members
 
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco")
@@ -71,6 +71,8 @@ class Request:
         environment: str | None = None,
         task: str | None = None,
         rounds: Rounds | None = None,
+        log: LogReturns | None = None,
+        command: list[str] | None = None,
     ) -> RunRecord:
         """The record that config.json will hold."""
         return RunRecord(
@@ -86,6 +88,8 @@ class Request:
             environment=environment,
             task=task,
             rounds=rounds,
+            log=log,
+            command=command,
         )
 
 
@@ -103,6 +107,8 @@ class OfflineRequest(Request):
     """The folder of a finished run whose networks this one starts from."""
     warm_phases: Sequence[str] | None = None
     """The phases that start warm; None: all."""
+    command: Sequence[str] | None = None
+    """What followed `sbac train`, where the command line asks."""
 
     def __post_init__(self) -> None:
         if self.method.online:
@@ -114,7 +120,7 @@ class OfflineRequest(Request):
 
     @cached_property
     def dataset(self) -> Dataset:
-        return load(self.data)
+        return load(self.data, environment=self.environment)
 
     @cached_property
     def runs(self) -> list[Member]:
@@ -125,7 +131,10 @@ class OfflineRequest(Request):
         """The environment in which policies are evaluated, if there is one."""
         if not self.evaluate:
             return None
-        return self.dataset.task if self.environment is None else self.environment
+        if self.environment is not None:
+            return self.environment
+        recorded = self.dataset.environment
+        return self.dataset.task or (recorded if recorded is not None and is_known(recorded) else None)
 
     @cached_property
     def record(self) -> RunRecord:
@@ -137,6 +146,8 @@ class OfflineRequest(Request):
             self.watch(name, None if at is None else sorted({int(step) for step in at})),
             data=DataRecord(data.name, data.kind, data.task, len(data), len(data.episodes), data.hash),
             warm_start=None if self.warm_start is None else WarmStart(str(self.warm_start), phases),
+            log=LogReturns.of(data.returns),
+            command=None if self.command is None else list(self.command),
         )
 
     def _check_environment(self) -> None:
