@@ -60,7 +60,7 @@ def linear_case(number: int, shift: str, columns: Columns) -> tuple[Linear, Acts
     if shift == "learned":
         gain = learned_gain(world, columns)
     else:
-        gain = world.better(0.3) if shift == "mild" else world.gain + 6 * (world.better(1.0) - world.gain)
+        gain = world.better(0.3) if shift == "mild" else world.beyond()
     return world, world.acts(gain), world.value(gain)
 
 
