@@ -1,7 +1,8 @@
 """Offline reinforcement learning with soft behaviour regularisation, and everything it is compared with."""
 
 import importlib
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # typing's own: to import it here would look for it in the current folder under `python -m sbac`
 
 if TYPE_CHECKING:
     from sbac.callbacks import Callback as Callback
@@ -41,7 +42,7 @@ _HOMES = {
 __all__ = [*_HOMES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "__version__":
         value = _installed_version()
     elif name in _HOMES:

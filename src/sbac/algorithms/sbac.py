@@ -429,10 +429,19 @@ NEXT_FORM = {
     "cosine_decay": True,
 }
 """What `tuned` and `quick` share (docs/methods.md has the reasons)."""
-PAPER = {"ratio_form": "printed", "ratio_kernel": "laplacian", "temper": False}
+# To the letter: of all the guards around w the paper has the clip on log w alone. What is left of the clip on log beta
+# keeps the squares of beta within float32.
+PAPER = {
+    "ratio_form": "printed",
+    "ratio_kernel": "laplacian",
+    "ratio_std_floor": 0.0,
+    "ratio_log_beta_clip": 36.0,
+    "temper": False,
+}
 PRESETS = {
     "paper": PAPER,
-    "corrected": PAPER | {"ratio_form": "exact"},
+    # The floor and the clip belong to the exact form: it has no estimate of a narrow pi without them (docs/ratio.md).
+    "corrected": PAPER | {"ratio_form": "exact", "ratio_std_floor": 0.5, "ratio_log_beta_clip": 3.0},
     "tuned": NEXT_FORM
     | {
         "steps": (1_000_000, 200_000),

@@ -39,6 +39,7 @@ def add(commands: Commands) -> None:
     what.add_argument("--seeds", nargs="+", type=int, default=[1], metavar="N", help="how many seeds, or which ones")
     what.add_argument("--steps", nargs="+", type=int, metavar="N", help="gradient steps, of all phases or of each")
     what.add_argument("--dial", action="store_true", help="one policy for a range of alpha (sbac)")
+    what.add_argument("--select", action="store_true", help="then choose a policy from the log alone (sbac select)")
     what.add_argument("--warm-start", metavar="RUN", help="start from the networks of a finished run")
     folder = parser.add_argument_group("the run's folder")
     folder.add_argument("--out", metavar="DIR", help="where to (default: runs/DATASET-ALGORITHM)")
@@ -52,7 +53,6 @@ def add(commands: Commands) -> None:
     watch.add_argument("--episodes", type=int, default=10, metavar="N", help="episodes per evaluation (default: 10)")
     watch.add_argument("--evaluate-every", type=int, metavar="STEPS", help="between evaluations (default: a tenth)")
     watch.add_argument("--workers", type=int, metavar="N", help="evaluation processes (default: one per core)")
-    watch.add_argument("--select", action="store_true", help="then choose a policy from the log (sbac select)")
     parser.set_defaults(run=_train)
 
 

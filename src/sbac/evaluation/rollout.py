@@ -1,5 +1,6 @@
 """Episodes of a policy in an environment. All are stepped together, so that one pass of the network serves them."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from sbac.environments.lanes import BODIES, BodyLanes, Lanes
 from sbac.environments.opening import Environment, EnvSource, check_spaces, environment_of
 from sbac.environments.tasks import is_task, normalised_score
-from sbac.errors import UserError, positive
+from sbac.errors import UserError, not_negative, positive
 
 
 class Acts(Protocol):
@@ -110,10 +111,17 @@ class Evaluator:
         self._lanes: Lanes | None = None
 
     def __call__(self, policy: Acts, episodes: int, seed: int, discount: float | None = None) -> Evaluation:
-        """`episodes` episodes; episode k starts from the environment's seed `seed + k`."""
+        """`episodes` episodes; episode k starts from the environment's seed `seed + k`.
+
+        A policy with numbers that are not finite plays none: its returns are NaN.
+        """
+        not_negative("episodes", episodes)
         positive("episodes", episodes)
-        if seed < 0:
-            raise UserError(f"seed {seed}: expected at least 0")
+        not_negative("seed", seed)
+        if not getattr(policy, "is_finite", True):  # an environment may refuse its actions, or worse
+            nothing = [math.nan] * episodes
+            scores = None if self._scores(np.zeros(1)) is None else nothing
+            return Evaluation(self.name, nothing, [0] * episodes, scores, versions())
         seeds = range(seed, seed + episodes)
         if self.name in BODIES and not callable(self._source):
             if self._lanes is None or len(self._lanes.all_lanes) != episodes:
@@ -154,4 +162,8 @@ def versions() -> dict[str, str]:
 
 def evaluate(policy: Acts, environment: EnvSource, episodes: int = 10, seed: int = 0) -> Evaluation:
     """Runs a policy: `environment` is a task name, a Gymnasium id or a function that makes an environment."""
+    if not callable(policy):
+        raise UserError(
+            f"policy {type(policy).__name__}: expected one policy, or a function from observations to actions"
+        )
     return Evaluator(environment)(policy, episodes, seed)
