@@ -38,6 +38,7 @@ def add(commands: Commands) -> None:
     what.add_argument("--preset", default="quick", metavar="NAME", help="quick (default), paper, tuned, ...")
     what.add_argument("--seeds", nargs="+", type=int, default=[1], metavar="N", help="how many seeds, or which ones")
     what.add_argument("--steps", nargs="+", type=int, metavar="N", help="gradient steps, of all phases or of each")
+    what.add_argument("--dial", action="store_true", help="one policy for a range of alpha (sbac)")
     what.add_argument("--select", action="store_true", help="then choose a policy from the log alone (sbac select)")
     what.add_argument("--warm-start", metavar="RUN", help="start from the networks of a finished run")
     folder = parser.add_argument_group("the run's folder")
@@ -131,6 +132,7 @@ def _train(args: argparse.Namespace) -> int:
         checkpoint_seconds=args.checkpoint_seconds,
         callbacks=loggers(args.log, out),
         command=args.started,
+        **({"dial": True} if args.dial else {}),
         **_options(args.extra),
     )
     _show(run, out)
@@ -143,6 +145,8 @@ def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) ->
     from sbac.callbacks import loggers
     from sbac.training.online.train import train_online
 
+    if args.dial:
+        raise UserError(f"--dial: not an option of {args.algorithm}")
     if args.select:
         raise UserError(f"--select: not for {args.algorithm}, which learns in an environment and has no log")
     if args.warm_start:
