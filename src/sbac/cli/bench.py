@@ -1,0 +1,108 @@
+"""`sbac bench`: methods on tasks, in cells."""
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sbac.cli.core import Commands
+from sbac.errors import UserError, positive
+
+if TYPE_CHECKING:
+    from sbac.bench.plan import Cell
+
+
+def add(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "bench",
+        help="measure methods on tasks, in cells that can be continued and merged",
+        description="Train every method on every task with all its settings and seeds, and keep what was measured in "
+        "one small file per cell. Stopped anywhere, the same command continues; parts run on different machines are "
+        "merged by copying their folders together or with --merge.",
+        epilog="example: sbac bench --tasks hopper-medium-made walker2d-medium-made --algorithms sbac bc td3-bc "
+        "--seeds 5 --preset paper --steps 200000 --out results",
+    )
+    parser.add_argument("--tasks", nargs="+", metavar="DATASET", default=["hopper-demo"], help="default: hopper-demo")
+    parser.add_argument(
+        "--algorithms",
+        nargs="+",
+        metavar="NAME[@PRESET]",
+        default=["sbac", "sbac-no-w", "sbac-q-pi", "one-step", "bc"],
+        help="default: sbac, its ablations, one-step and bc",
+    )
+    parser.add_argument("--seeds", nargs="+", type=int, default=[5], metavar="N", help="how many, or which ones")
+    parser.add_argument("--preset", default="quick", help="of the methods that have it, the others' being paper")
+    parser.add_argument("--steps", nargs="+", type=int, metavar="N", help="gradient steps of every phase, or of each")
+    parser.add_argument(
+        "--grid", nargs="+", default=[], metavar="NAME.FIELD=V,V", help="settings in place of a method's own four"
+    )
+    parser.add_argument("--no-grid", action="store_true", help="one setting for each method, its preset's")
+    parser.add_argument("--env", metavar="ID", help="environment to evaluate in (default: the dataset's task)")
+    parser.add_argument("--out", default="results", metavar="DIR", help="the results folder (default: results)")
+    parser.add_argument("--episodes", type=int, default=10, help="of an evaluation during training (default: 10)")
+    parser.add_argument("--final-episodes", type=int, default=100, help="of the last policies (default: 100)")
+    parser.add_argument("--workers", type=int, metavar="N", help="evaluation processes (default: one per core)")
+    parser.add_argument(
+        "--together",
+        type=int,
+        metavar="N",
+        help="cells of a method, on data of equal shape, that train in one program (default: 1 on a CPU, else all)",
+    )
+    parser.add_argument("--part", metavar="I/N", help="only every N-th cell, from the I-th on")
+    parser.add_argument("--any-code", action="store_true", help="keep cells made by other versions of the code")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--status", action="store_true", help="show where every cell stands, and do nothing")
+    what.add_argument("--train-only", action="store_true", help="leave the final episodes for later")
+    what.add_argument("--evaluate-only", action="store_true", help="play the final episodes of all trained cells")
+    what.add_argument("--merge", nargs="+", metavar="DIR", help="take over the cells of other results folders")
+    parser.set_defaults(run=_bench)
+
+
+def _bench(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from sbac.bench.final import evaluate_trained
+    from sbac.bench.plan import parse_grids, plan
+    from sbac.bench.runner import Bench
+    from sbac.results.cells import is_results, merge
+    from sbac.results.protocol import Protocol
+
+    results = Path(args.out)
+    if args.merge:
+        print(f"{merge(map(Path, args.merge), results)} cells taken over into {results}")
+        return 0
+    for name in ("together", "workers", "episodes", "final_episodes"):
+        positive(f"--{name.replace('_', '-')}", getattr(args, name))
+    protocol = Protocol(episodes=args.episodes, final_episodes=args.final_episodes)
+    if args.evaluate_only:
+        if not is_results(results):
+            raise UserError(f"{results}: not a results folder (it has no cells/)")
+        print(f"{evaluate_trained(results, protocol, args.workers)} cells completed in {results}")
+        return 0
+    cells = plan(
+        args.tasks,
+        args.algorithms,
+        seeds=args.seeds[0] if len(args.seeds) == 1 else args.seeds,
+        preset=args.preset,
+        length=args.steps,
+        grids=parse_grids(args.grid, args.no_grid),
+        environment=args.env,
+    )
+    bench = Bench(_part(cells, args.part), results, protocol, args.workers, args.any_code, args.together)
+    if not args.status:
+        args.interrupted = "the same command continues"
+        bench.run(evaluate=not args.train_only)
+    print(bench.status.view())
+    failures = list(bench.status.failures.values())
+    if failures:
+        raise UserError(f"{len(failures)} of {len(bench.cells)} cells cannot be run; the first: {failures[0]}")
+    return 0
+
+
+def _part(cells: "Sequence[Cell]", part: str | None) -> "Sequence[Cell]":
+    """The cells that `--part I/N` names."""
+    if part is None:
+        return cells
+    first, _, count = part.partition("/")
+    if not (first.isdigit() and count.isdigit() and 1 <= int(first) <= int(count)):
+        raise UserError(f"--part {part!r}: expected I/N with 1 <= I <= N, such as 1/3")
+    return cells[int(first) - 1 :: int(count)]
