@@ -9,6 +9,8 @@ from sbac.errors import UserError, positive
 
 if TYPE_CHECKING:
     from sbac.bench.plan import Cell
+    from sbac.bench.runner import Bench
+    from sbac.bench.status import Status
 
 
 def add(commands: Commands) -> None:
@@ -48,6 +50,8 @@ def add(commands: Commands) -> None:
         help="cells of a method, on data of equal shape, that train in one program (default: 1 on a CPU, else all)",
     )
     parser.add_argument("--part", metavar="I/N", help="only every N-th cell, from the I-th on")
+    parser.add_argument("--on", choices=["ray"], help="train on the nodes of a cluster (default: on this machine)")
+    parser.add_argument("--address", metavar="A", help="of the Ray cluster (default: the one that this machine is in)")
     parser.add_argument("--any-code", action="store_true", help="keep cells made by other versions of the code")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--status", action="store_true", help="show where every cell stands, and do nothing")
@@ -70,6 +74,8 @@ def _bench(args: argparse.Namespace) -> int:
     if args.merge:
         print(f"{merge(map(Path, args.merge), results)} cells taken over into {results}")
         return 0
+    if args.address is not None and args.on is None:
+        raise UserError("--address: the address of a Ray cluster, for --on ray")
     for name in ("together", "workers", "episodes", "final_episodes"):
         positive(f"--{name.replace('_', '-')}", getattr(args, name))
     protocol = Protocol(episodes=args.episodes, final_episodes=args.final_episodes)
@@ -88,14 +94,29 @@ def _bench(args: argparse.Namespace) -> int:
         environment=args.env,
     )
     bench = Bench(_part(cells, args.part), results, protocol, args.workers, args.any_code, args.together)
+    status = bench.status
     if not args.status:
         args.interrupted = "the same command continues"
-        bench.run(evaluate=not args.train_only)
-    print(bench.status.view())
-    failures = list(bench.status.failures.values())
+        status = _run(bench, args)
+    print(status.view())
+    failures = list(status.failures.values())
     if failures:
         raise UserError(f"{len(failures)} of {len(bench.cells)} cells cannot be run; the first: {failures[0]}")
     return 0
+
+
+def _run(bench: "Bench", args: argparse.Namespace) -> "Status":
+    """Runs the bench here or on a cluster; where its cells stand afterwards."""
+    if args.on is None:
+        bench.run(evaluate=not args.train_only)
+        return bench.status
+    from sbac.bench.ray_cluster import connected
+    from sbac.bench.spread import Spread
+
+    with connected(args.address) as cluster:
+        spread = Spread(bench.cells, bench.results, cluster, bench.protocol, args.workers, args.any_code, args.together)
+        spread.run(evaluate=not args.train_only)
+        return spread.status
 
 
 def _part(cells: "Sequence[Cell]", part: str | None) -> "Sequence[Cell]":

@@ -175,7 +175,7 @@ class Training:
             entry.read(phase, rows_shape(shape, slot.rows(index)))
             for entry, slot in zip(stored, self._slots, strict=True)
         ]
-        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *states)
+        return self._program.placed(index, jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *states))
 
 
 def rows_shape(shape: Tree, rows: slice) -> Tree:
