@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sbac.data import Dataset as Dataset
     from sbac.data import load as load
+    from sbac.data.streaming import stream as stream
     from sbac.errors import UserError as UserError
     from sbac.evaluation.rollout import evaluate as evaluate
     from sbac.policy import Policy as Policy
@@ -20,6 +21,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Dataset": "sbac.data",
     "load": "sbac.data",
+    "stream": "sbac.data.streaming",
     "UserError": "sbac.errors",
     "evaluate": "sbac.evaluation.rollout",
     "Policy": "sbac.policy",

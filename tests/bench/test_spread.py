@@ -232,7 +232,7 @@ def test_a_real_cluster_with_a_node_killed(logs: list[str], tmp_path: Path) -> N
     print(done.stdout, done.stderr[-3000:], f"{time.monotonic() - began:.0f} s")
     assert done.returncode == 0
     assert "killed a node" in done.stdout and "sent again" in done.stdout
-    from ray_nodes import STEPS
+    from bench.ray_nodes import STEPS
 
     Bench(cells(logs, STEPS), tmp_path / "here", PROTOCOL, workers=1).run()
     assert_same_results(tmp_path / "cluster", tmp_path / "here")

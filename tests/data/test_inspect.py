@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sbac.data import Dataset
-from sbac.data.inspect import check, duplicates, examine, info, listing, summarise
+from sbac.data.inspect import check, duplicates, examine, fingerprints, info, listing, summarise
 from sbac.errors import UserError
 from tests.data.test_formats import write_hdf5, write_npz
 
@@ -28,15 +28,19 @@ def test_summary_of_a_known_log(plain):
     np.testing.assert_allclose(summary.observations[3], [7, 7, 0, 7])
 
 
-def test_duplicates_against_the_definition():
+def test_duplicates_against_the_definition(monkeypatch):
+    monkeypatch.setattr("sbac.data.inspect.BLOCK", 64)
     rng = np.random.default_rng(0)
-    column = rng.integers(0, 3, (500, 3)).astype(np.float32)
-    reward = rng.integers(0, 2, (500, 1)).astype(np.float32)
+    states = rng.integers(0, 3, (500, 2)).astype(np.float32)
+    actions = rng.integers(0, 2, (500, 1)).astype(np.float32)
+    rewards = rng.integers(0, 2, 500).astype(np.float32)
+    data = Dataset(states, actions, rewards, np.ones(500, bool))
     seen, expected = set(), []
-    for row in np.hstack([column, reward]).tolist():
+    for row in np.column_stack([states, actions, rewards]).tolist():
         expected.append(tuple(row) in seen)
         seen.add(tuple(row))
-    assert duplicates(column, reward).tolist() == expected
+    assert duplicates(data).tolist() == expected and 0 < sum(expected) < 499
+    assert len(set(fingerprints([np.arange(10_000, dtype=np.float32)[:, None]]).tolist())) == 10_000
 
 
 def test_info_in_text_and_as_a_picture(log, tmp_path):

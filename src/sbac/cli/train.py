@@ -9,6 +9,8 @@ from sbac.cli.core import Commands, Parser
 from sbac.errors import UserError
 
 if TYPE_CHECKING:
+    from sbac.data import Dataset
+    from sbac.data.streaming import StreamedLog
     from sbac.runs import Run
 
 
@@ -30,6 +32,7 @@ def add(commands: Commands) -> Parser:
     )
     parser.add_argument("--algorithm", default="sbac", help="which method (default: sbac)")
     parser.add_argument("--task", metavar="NAME", help="the task a file belongs to, where its name does not say it")
+    parser.add_argument("--stream", action="store_true", help="read a log that does not fit into memory in blocks")
     parser.add_argument("--horizon", type=int, metavar="N", help="the time limit of a log that does not flag it")
     parser.add_argument(
         "--seeds",
@@ -63,7 +66,6 @@ def _train(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sbac.algorithms import find
-    from sbac.data import load
     from sbac.training.train import train
 
     out = args.out or f"runs/{Path(args.dataset).stem}-{args.algorithm}"
@@ -72,7 +74,7 @@ def _train(args: argparse.Namespace) -> int:
         return _train_online(args, out, seeds)
     args.interrupted = "continue with --resume"
     run = train(
-        load(args.dataset, task=args.task, horizon=args.horizon),
+        _log(args),
         args.algorithm,
         seeds=seeds,
         preset=args.preset,
@@ -90,6 +92,17 @@ def _train(args: argparse.Namespace) -> int:
         **_options(args.extra),
     )
     return _show(run, out)
+
+
+def _log(args: argparse.Namespace) -> "Dataset | StreamedLog":
+    from sbac.data import load
+    from sbac.data.streaming import stream
+
+    if not args.stream:
+        return load(args.dataset, task=args.task, horizon=args.horizon)
+    if args.horizon is not None:
+        raise UserError("--horizon: not with --stream; the log needs timeouts or episode numbers of its own")
+    return stream(args.dataset, task=args.task)
 
 
 def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) -> int:

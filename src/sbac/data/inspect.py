@@ -1,6 +1,6 @@
 """A dataset in numbers, the problems of a file, and the list of datasets."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbac.data.columns import SHOWN, problems
+from sbac.data.columns import BLOCK, SHOWN, moments, problems
 from sbac.data.dataset import Dataset, jumps
 from sbac.data.formats import minari
 from sbac.data.loading import Source, d4rl_folders, data_folder, embedded_file, load, made_names, read
@@ -49,9 +49,7 @@ class Summary:
 def summarise(data: Dataset) -> Summary:
     """The numbers `info` prints."""
     o = data.observations
-    edge = SATURATED * (data.action_high - data.action_low)
-    saturated = (data.actions <= data.action_low + edge) | (data.actions >= data.action_high - edge)
-    mean, deviation = o.mean(axis=0, dtype=np.float64), o.std(axis=0, dtype=np.float64)
+    mean, deviation = moments(o)
     return Summary(
         name=data.name,
         kind=data.kind,
@@ -65,14 +63,41 @@ def summarise(data: Dataset) -> Summary:
         score=data.score,
         terminals=int(data.terminals.sum()),
         time_limits=int(data.timeouts.sum()),
-        saturation=saturated.mean(axis=0),
+        saturation=saturation(data),
         observations=np.stack([o.min(axis=0), mean, deviation, o.max(axis=0)], axis=1),
-        duplicates=int(duplicates(o, data.actions, data.rewards[:, None], data.next_observations).sum()),
+        duplicates=int(duplicates(data).sum()),
     )
 
 
-def duplicates(*columns: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Rows that repeat an earlier row in all columns, found by a 64-bit fingerprint of each row."""
+def saturation(data: Dataset) -> NDArray[np.float64]:
+    """Per action feature, the share of rows at a bound."""
+    edge = SATURATED * (data.action_high - data.action_low)
+    low, high = data.action_low + edge, data.action_high - edge
+    counts = np.zeros(data.actions.shape[1])
+    for start in range(0, len(data), BLOCK):
+        block = data.actions[start : start + BLOCK]
+        counts += ((block <= low) | (block >= high)).sum(axis=0)
+    return counts / len(data)
+
+
+def duplicates(data: Dataset) -> NDArray[np.bool_]:
+    """Rows that repeat an earlier (s, a, r, s'), found by a 64-bit fingerprint of each row."""
+    prints: NDArray[np.uint64] = np.zeros(len(data), np.uint64)
+    for start in range(0, len(data), BLOCK):
+        rows = slice(start, start + BLOCK)
+        rewards = data.rewards[rows, None]
+        columns = (data.observations[rows], data.actions[rows], rewards, data.next_states(start, start + BLOCK))
+        prints[rows] = fingerprints(columns)
+    order = np.argsort(prints, kind="stable")
+    repeats = np.zeros(len(prints), bool)
+    for start in range(1, len(order), BLOCK):
+        rows, before = order[start : start + BLOCK], order[start - 1 : start + BLOCK - 1][: len(order) - start]
+        repeats[rows] = prints[rows] == prints[before]
+    return repeats
+
+
+def fingerprints(columns: Sequence[NDArray[np.float32]]) -> NDArray[np.uint64]:
+    """64 bits of every row, equal for equal rows."""
     random = np.random.default_rng(0)
     prints: NDArray[np.uint64] = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
@@ -81,9 +106,7 @@ def duplicates(*columns: NDArray[np.float32]) -> NDArray[np.bool_]:
         for feature, factor in enumerate(factors):
             word = (words[:, feature].astype(np.uint64) + np.uint64(feature + 1)) * factor
             prints = prints + (word ^ (word >> np.uint64(32)))
-    repeats = np.ones(len(prints), bool)
-    repeats[np.unique(prints, return_index=True)[1]] = False
-    return repeats
+    return prints
 
 
 def info(source: Source, plot: str | Path | None = None) -> str:
@@ -175,7 +198,7 @@ def examine(source: str | Path) -> Findings:
 
 
 def _notes(columns: dict[str, ArrayLike], data: Dataset) -> Iterator[str]:
-    stored = data.next_observations if data.stores_next else None
+    stored = data.next_observations if data.stores_next else None  # made of the next row where it is not stored
     if "timeouts" not in columns:
         by = "terminals" if stored is None else "terminals and where the stored s' is not the next row"
         yield f"timeouts: not given; episodes end at {by}"
@@ -192,8 +215,7 @@ def _notes(columns: dict[str, ArrayLike], data: Dataset) -> Iterator[str]:
     yield from _rows(single, "an episode of one step")
     if not data.has_next_action.any():
         yield "no row has a next action in its episode: methods that need a' cannot train on this"
-    repeats = duplicates(data.observations, data.actions, data.rewards[:, None], data.next_observations)
-    yield from _rows(repeats, "repeats an earlier row")
+    yield from _rows(duplicates(data), "repeats an earlier row")
     for feature in np.flatnonzero(data.observations.min(axis=0) == data.observations.max(axis=0)):
         yield f"observations: feature {feature} is {data.observations[0, feature]:g} in every row"
 

@@ -130,6 +130,10 @@ class Program:
         assert start % block == stop % block == 0, (start, stop, block)
         return self._chunks[phase](*inputs, state, self.table, self.validation, start, stop, block)
 
+    def replace_table(self, table: Table) -> None:
+        """The data that the next steps draw from: another table of the same shape."""
+        self.table = self._devices.copied(table)
+
     def block(self, phase: int, stretch: int) -> int:
         """The best block for training that stops at multiples of `stretch`: a whole number of the update's periods."""
         period = self.algorithm.phases[phase].period(self.runs[0].config)

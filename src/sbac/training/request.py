@@ -13,9 +13,10 @@ from sbac.algorithms.base import Algorithm
 from sbac.data import Dataset, load
 from sbac.data.dataset import check_share
 from sbac.data.loading import Source
+from sbac.data.streaming import StreamedLog
 from sbac.environments.opening import EnvSource, check_fits, check_known
 from sbac.errors import UserError, positive, unknown
-from sbac.runs import FORMAT, DataRecord, Rounds, RunRecord, WarmStart, Watch, read_record
+from sbac.runs import FORMAT, DataRecord, Rounds, RunRecord, Streaming, WarmStart, Watch, read_record
 from sbac.training.grid import Member, members
 
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco")
@@ -93,8 +94,8 @@ class Request:
 class OfflineRequest(Request):
     """A training from a log."""
 
-    data: Source
-    """A Dataset, or anything that `sbac.load` takes."""
+    data: Source | StreamedLog
+    """A Dataset, anything that `sbac.load` takes, or a log that is streamed."""
     environment: EnvSource | None = None
     """Where policies are evaluated; None: in the environment of the data's task."""
     evaluate_at: Sequence[int] | None = None
@@ -113,8 +114,14 @@ class OfflineRequest(Request):
         self._check_warm_start()
 
     @cached_property
-    def dataset(self) -> Dataset:
-        return load(self.data)
+    def dataset(self) -> Dataset | StreamedLog:
+        return self.data if isinstance(self.data, StreamedLog) else load(self.data)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Of an observation and of an action."""
+        data = self.dataset
+        return data.sizes if isinstance(data, StreamedLog) else (data.observations.shape[1], data.actions.shape[1])
 
     @cached_property
     def runs(self) -> list[Member]:
@@ -129,13 +136,13 @@ class OfflineRequest(Request):
 
     @cached_property
     def record(self) -> RunRecord:
-        data, watched_in, at = self.dataset, self.watched_in, self.evaluate_at
+        watched_in, at = self.watched_in, self.evaluate_at
         name = getattr(watched_in, "__name__", "environment") if callable(watched_in) else watched_in
         phases = None if self.warm_phases is None else list(self.warm_phases)
         return self.describe(
             self.runs,
             self.watch(name, None if at is None else sorted({int(step) for step in at})),
-            data=DataRecord(data.name, data.kind, data.task, len(data), len(data.episodes), data.hash),
+            data=data_record(self.dataset),
             warm_start=None if self.warm_start is None else WarmStart(str(self.warm_start), phases),
         )
 
@@ -145,7 +152,7 @@ class OfflineRequest(Request):
         check_known(self.watched_in)
         # The data of a task by name have its sizes; a user's own file may not.
         if self.environment is not None or self.dataset.kind not in ("D4RL", "made", "embedded"):
-            check_fits(self.watched_in, self.dataset.observations.shape[1], self.dataset.actions.shape[1])
+            check_fits(self.watched_in, *self.sizes)
 
     def _check_warm_start(self) -> None:
         if self.warm_start is None:
@@ -157,6 +164,14 @@ class OfflineRequest(Request):
                 raise unknown(f"phase of {self.algorithm}", name, phases)
         if self.folder.exists() and self.warm_start.samefile(self.folder):
             raise UserError(f"{self.folder}: a run cannot start from itself; name another folder for it")
+
+
+def data_record(data: Dataset | StreamedLog) -> DataRecord:
+    """Which data a run learns from."""
+    if isinstance(data, StreamedLog):
+        found, ring = data.survey, Streaming(data.ring_rows, data.reuse)
+        return DataRecord(data.name, data.kind, data.task, len(data), found.episodes, found.hash, ring)
+    return DataRecord(data.name, data.kind, data.task, len(data), len(data.episodes), data.hash)
 
 
 def package_versions() -> dict[str, str]:

@@ -57,6 +57,11 @@ def values(dataset: h5py.Dataset) -> NDArray[Any]:
     return dataset[()]
 
 
+def length(dataset: h5py.Dataset) -> int:
+    """The rows of a dataset; 0 for a single number."""
+    return int(dataset.shape[0]) if dataset.shape else 0
+
+
 def member(group: h5py.Group, name: str, path: Path) -> h5py.Dataset:
     """A dataset that lies in this file and holds plain numbers."""
     where = f"{path}: {f'{group.name}/{name}'.strip('/')}"
@@ -85,3 +90,25 @@ def _product(shape: tuple[int, ...]) -> int:
     for length in shape:
         size *= int(length)
     return size
+
+
+class ColumnBlocks:
+    """The rows of a D4RL file, read from one to another."""
+
+    def __init__(self, path: Path, columns: ColumnMap | None) -> None:
+        self._path = path
+        with opened(path) as file:
+            self._chosen = match(names_in(file), columns, str(path))
+            lengths = {length(member(file, name, path)) for names in self._chosen.values() for name in names}
+        if len(lengths) != 1:
+            raise UserError(f"{path}: columns of {len(lengths)} different lengths; expected one")
+        self.rows = lengths.pop()
+
+    def ranges(self, size: int) -> list[tuple[int, int]]:
+        return [(start, min(start + size, self.rows)) for start in range(0, self.rows, size)]
+
+    def read(self, start: int, stop: int) -> dict[str, NDArray[Any]]:
+        with opened(self._path) as file:
+            names = [name for parts in self._chosen.values() for name in parts]
+            stored = {name: member(file, name, self._path)[start:stop] for name in names}
+        return {field: side_by_side(stored, parts, str(self._path)) for field, parts in self._chosen.items()}

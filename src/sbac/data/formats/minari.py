@@ -51,6 +51,18 @@ def read_folder(folder: Path) -> dict[str, Any]:
         episodes.append(episode)
     if not episodes:
         raise UserError(f"{folder}: zero episodes")
+    return {
+        **_joined(episodes),
+        "action_low": low,
+        "action_high": high,
+        "name": str(about.get("dataset_id", folder.name)),
+        "kind": "Minari",
+        "task": _task(str(about.get("dataset_id", ""))),
+    }
+
+
+def _joined(episodes: list[Episode]) -> dict[str, NDArray[Any]]:
+    """The columns of episodes, one after the other."""
     terminations = np.concatenate([e["terminations"] for e in episodes])
     cut = np.concatenate([np.append(np.zeros(len(e["rewards"]) - 1, bool), True) for e in episodes])
     return {
@@ -60,11 +72,6 @@ def read_folder(folder: Path) -> dict[str, Any]:
         "terminals": terminations,
         "timeouts": (cut | np.concatenate([e["truncations"] for e in episodes])) & ~terminations.astype(bool),
         "next_observations": np.concatenate([e["observations"][1:] for e in episodes]),
-        "action_low": low,
-        "action_high": high,
-        "name": str(about.get("dataset_id", folder.name)),
-        "kind": "Minari",
-        "task": _task(str(about.get("dataset_id", ""))),
     }
 
 
@@ -110,12 +117,15 @@ def _box(about: dict[str, Any], key: str, folder: Path) -> dict[str, Any]:
 def _hdf5_episodes(folder: Path) -> Iterator[Episode]:
     path = folder / "data" / "main_data.hdf5"
     with hdf5.opened(path) as file:
-        matches = [re.fullmatch(r"episode_(\d{1,9})", name) for name in hdf5.names_in(file)]
-        numbers = sorted(int(found[1]) for found in matches if found)
-        episodes = [_members(file, f"episode_{number}", path) for number in numbers]
+        episodes = [_members(file, f"episode_{number}", path) for number in _episode_numbers(file)]
         refuse_larger(path, sum(hdf5.claimed_bytes(dataset) for fields in episodes for dataset in fields.values()))
         for fields in episodes:
             yield {field: hdf5.values(dataset) for field, dataset in fields.items()}
+
+
+def _episode_numbers(file: h5py.File) -> list[int]:
+    matches = [re.fullmatch(r"episode_(\d{1,9})", name) for name in hdf5.names_in(file)]
+    return sorted(int(found[1]) for found in matches if found)
 
 
 def _members(file: h5py.File, name: str, path: Path) -> dict[str, h5py.Dataset]:
@@ -155,3 +165,43 @@ def _task(dataset_id: str) -> str | None:
     """The paper's task for D4RL's human demonstrations; Minari's mujoco datasets are not D4RL's."""
     found = re.fullmatch(r"D4RL/(\w+)/human-v\d+", dataset_id)
     return f"{found[1]}-human-v1" if found and f"{found[1]}-human-v1" in TASKS else None
+
+
+class EpisodeBlocks:
+    """The rows of a Minari dataset stored as HDF5, read from one episode to another."""
+
+    def __init__(self, folder: Path) -> None:
+        about = _metadata(folder / "data" / "metadata.json")
+        if about.get("data_format", "hdf5") != "hdf5":
+            raise UserError(f"{folder}: stored as {about['data_format']}; only Minari's HDF5 can be streamed")
+        low, high = _action_bounds(about, folder)
+        name = str(about.get("dataset_id", folder.name))
+        self.about = {"action_low": low, "action_high": high, "name": name, "kind": "Minari", "task": _task(name)}
+        self._path = folder / "data" / "main_data.hdf5"
+        with hdf5.opened(self._path) as file:
+            self._numbers = _episode_numbers(file)
+            rewards = [_members(file, f"episode_{number}", self._path)["rewards"] for number in self._numbers]
+            steps = [hdf5.length(dataset) for dataset in rewards]
+        if not steps or min(steps) == 0:
+            raise UserError(f"{folder}: {'zero episodes' if not steps else 'an episode without steps'}")
+        self._starts = [0, *np.cumsum(steps).tolist()]
+        self.rows: int = self._starts[-1]
+
+    def ranges(self, size: int) -> list[tuple[int, int]]:
+        """Whole episodes, as many as reach the size."""
+        found, first = list[tuple[int, int]](), 0
+        for stop in self._starts[1:]:
+            if stop - first >= size or stop == self.rows:
+                found.append((first, stop))
+                first = stop
+        return found
+
+    def read(self, start: int, stop: int) -> dict[str, NDArray[Any]]:
+        first, last = self._starts.index(start), self._starts.index(stop)
+        episodes: list[Episode] = []
+        with hdf5.opened(self._path) as file:
+            for number in self._numbers[first:last]:
+                fields = _members(file, f"episode_{number}", self._path)
+                episodes.append({field: hdf5.values(dataset) for field, dataset in fields.items()})
+                _check(episodes[-1], episodes[0], f"{self._path}: episode {number}")
+        return _joined(episodes)

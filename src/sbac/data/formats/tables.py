@@ -16,6 +16,8 @@ from sbac.data.naming import ColumnMap, match
 from sbac.errors import UserError
 
 BATCH = 2**16
+LARGEST_GROUP = 2**28
+"""Bytes of a row group that streaming decodes at once."""
 
 
 def read_table(path: Path, columns: ColumnMap | None) -> dict[str, NDArray[Any]]:
@@ -121,3 +123,49 @@ def _first_text(array: Any) -> str:
         except ValueError:
             return f" (row {row}: {value.as_py()[:40]!r})"
     return ""
+
+
+class RowGroups:
+    """The rows of a Parquet file, read from one row group to another."""
+
+    def __init__(self, path: Path, columns: ColumnMap | None) -> None:
+        try:
+            import pyarrow as pa
+            import pyarrow.parquet as parquet
+        except ImportError as error:
+            raise UserError(f"{path}: reading {path.suffix} tables needs: pip install 'sbac[tables]'") from error
+        require_file(path)
+        self._path, self._errors = path, (pa.ArrowException, OSError)
+        try:
+            self._file = parquet.ParquetFile(path)
+        except self._errors as error:
+            raise UserError(f"{path}: not a readable {path.suffix} table: {one_line(error)}") from error
+        self._chosen = match(list(self._file.schema_arrow.names), columns, str(path))
+        about = self._file.metadata
+        groups = [about.row_group(i) for i in range(about.num_row_groups)]
+        for number, group in enumerate(groups):
+            if group.total_byte_size > LARGEST_GROUP:
+                raise UserError(
+                    f"{path}: row group {number} has {group.total_byte_size:,} bytes; expected at most "
+                    f"{LARGEST_GROUP:,} (write the file with smaller row groups to stream it)"
+                )
+        self._starts = [0, *np.cumsum([group.num_rows for group in groups]).tolist()]
+        self.rows: int = self._starts[-1]
+
+    def ranges(self, size: int) -> list[tuple[int, int]]:
+        """Whole row groups, as many as reach the size."""
+        found, first = list[tuple[int, int]](), 0
+        for stop in self._starts[1:]:
+            if stop - first >= size or stop == self.rows:
+                found.append((first, stop))
+                first = stop
+        return found
+
+    def read(self, start: int, stop: int) -> dict[str, NDArray[Any]]:
+        groups = list(range(self._starts.index(start), self._starts.index(stop)))
+        names = [name for parts in self._chosen.values() for name in parts]
+        try:
+            table = self._file.read_row_groups(groups, columns=names, use_threads=False)
+            return {field: _field(table, field, parts, self._path) for field, parts in self._chosen.items()}
+        except self._errors as error:
+            raise UserError(f"{self._path}: rows {start} to {stop}: {one_line(error)}") from error
