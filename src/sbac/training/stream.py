@@ -9,6 +9,7 @@ thread reads ahead.
 import queue
 import threading
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,8 +27,13 @@ AHEAD = 4
 EMPTY = len(NEEDS)
 """The rank of a row that is never drawn."""
 
-Read = tuple[np.ndarray, np.ndarray]
-"""The packed rows of a block, and the rank of each."""
+
+class Read(NamedTuple):
+    """A block, and the ring once it lies there: its rows by rank, and how many serve each of NEEDS."""
+
+    rows: np.ndarray
+    order: np.ndarray
+    counts: np.ndarray
 
 
 class Stream:
@@ -45,7 +51,6 @@ class Stream:
         initial = self.scaling.states(log.survey.initial_observations)
         self._initial = jnp.asarray(initial, jnp.float32)
         self._packed: Array | None = None
-        self._ranks = jnp.full(self._slots * self._rows, EMPTY, jnp.uint8)
         self._inserted = 0
         self._reader: _Reader | None = None
         self._table: Table | None = None
@@ -71,19 +76,19 @@ class Stream:
         if self._reader is None or wanted < self._inserted:
             self.close()
             self._inserted = wanted - self._slots
-            self._reader = _Reader(self, self._inserted)
+            self._reader = _Reader(self._read(self._inserted))
+        last: Read | None = None
         while self._inserted < wanted:
-            rows, rank = self._reader.next()
+            last = self._reader.next()
             if self._packed is None:
-                self._packed = jnp.zeros((self._slots * self._rows, rows.shape[1]), jnp.float32)
+                self._packed = jnp.zeros((self._slots * self._rows, last.rows.shape[1]), jnp.float32)
             at = self._inserted % self._slots * self._rows
-            self._packed, self._ranks = _insert(self._packed, self._ranks, rows, rank, np.int32(at))
+            self._packed = _insert(self._packed, last.rows, np.int32(at))
             self._inserted += 1
-        assert self._packed is not None
-        order, counts = _sorted(self._ranks)
-        initials = jnp.asarray([len(self._initial)], jnp.uint32)
-        nothing = jnp.zeros(1, jnp.uint32)
-        self._table = Table(self._packed, order, self._initial, Place(nothing, counts, nothing, initials))
+        assert self._packed is not None and last is not None
+        numbers = (0, last.counts, 0, len(self._initial))
+        place = Place(*(jnp.asarray([number], jnp.uint32) for number in numbers))
+        self._table = Table(self._packed, jnp.asarray(last.order), self._initial, place)
         return self._table
 
     def number(self, position: int) -> int:
@@ -91,14 +96,21 @@ class Stream:
         order = np.random.default_rng([self._seed, position // self._blocks]).permutation(self._blocks)
         return int(order[position % self._blocks])
 
-    def read(self, position: int) -> Read:
-        """A block, packed and filled up to the size of a slot."""
-        data = self._log.block(self.number(position))
-        packed = np.zeros((self._rows, width(data)), np.float32)
-        rank = np.full(self._rows, EMPTY, np.uint8)
-        pack(packed[: len(data)], data, self.scaling)
-        rank[: len(data) - 1] = ranks(data)[:-1]
-        return packed, rank
+    def _read(self, position: int) -> Iterator[Read]:
+        """The blocks from a position on, packed and filled up to the size of a slot; the first ones fill the ring."""
+        first, all_ranks = position, np.full(self._slots * self._rows, EMPTY, np.uint8)
+        order, counts = np.empty(0, np.uint32), np.zeros(len(NEEDS), np.uint32)
+        while True:
+            data = self._log.block(self.number(position))
+            rows = np.zeros((self._rows, width(data)), np.float32)
+            pack(rows[: len(data)], data, self.scaling)
+            slot = all_ranks[position % self._slots * self._rows :][: self._rows]
+            slot[:] = EMPTY
+            slot[: len(data) - 1] = ranks(data)[:-1]
+            position += 1
+            if position - first >= self._slots:
+                order, counts = by_rank(all_ranks)
+            yield Read(rows, order, counts)
 
     def close(self) -> None:
         """Ends the thread that reads ahead."""
@@ -110,8 +122,8 @@ class Stream:
 class _Reader:
     """A thread that reads blocks ahead, in their order. An error is raised where its block is asked for."""
 
-    def __init__(self, stream: Stream, position: int) -> None:
-        self._stream, self._position = stream, position
+    def __init__(self, blocks: Iterator[Read]) -> None:
+        self._blocks = blocks
         self._ready: queue.Queue[Read | BaseException] = queue.Queue(AHEAD)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -134,39 +146,29 @@ class _Reader:
     def _read(self) -> None:
         while not self._ended.is_set():
             try:
-                found: Read | BaseException = self._stream.read(self._position)
+                found: Read | BaseException = next(self._blocks)
             except BaseException as error:
                 found = error
-            self._position += 1
             self._ready.put(found)
             if isinstance(found, BaseException):
                 return
 
 
-def _put(packed: Array, rank: Array, rows: np.ndarray, own: np.ndarray, at: np.int32) -> tuple[Array, Array]:
-    packed = jax.lax.dynamic_update_slice(packed, rows, (at, np.int32(0)))
-    return packed, jax.lax.dynamic_update_slice(rank, own, (at,))
+def _put(packed: Array, rows: np.ndarray, at: np.int32) -> Array:
+    return jax.lax.dynamic_update_slice(packed, rows, (at, np.int32(0)))
 
 
-_insert = jit(_put, donate=(0, 1))
+_insert = jit(_put, donate=(0,))
 """Writes a block into its slot."""
 
 
-def _by_rank(rank: Array) -> tuple[Array, Array]:
-    """The rows by rank, and how many serve each of NEEDS. No sort: a row's place is a count of those before it."""
-    rows = jnp.arange(len(rank), dtype=jnp.uint32)
-    order = jnp.zeros(len(rank), jnp.uint32)
-    first, counts = jnp.zeros((), jnp.int32), list[Array]()
-    for kind in range(EMPTY):
-        own = rank == kind
-        place = first + jnp.cumsum(own, dtype=jnp.int32) - 1
-        order = order.at[jnp.where(own, place, len(rank))].set(rows, mode="drop")
-        first = first + jnp.sum(own, dtype=jnp.int32)
-        counts.append(first)
-    return order, jnp.stack(counts).astype(jnp.uint32)[None]
-
-
-_sorted = jit(_by_rank)
+def by_rank(rank: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows in the order of their rank, and how many serve each of NEEDS."""
+    parts = [np.flatnonzero(rank == kind) for kind in range(EMPTY)]
+    order = np.zeros(len(rank), np.uint32)
+    counts = np.cumsum([len(part) for part in parts])
+    order[: counts[-1]] = np.concatenate(parts)
+    return order, counts.astype(np.uint32)
 
 
 def _scaling(log: StreamedLog, config: Config) -> Scaling:
