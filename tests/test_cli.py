@@ -1,5 +1,6 @@
 """Bad input: one line on stderr, exit code 2, nothing half-written, nothing lost."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import sbac
-from sbac.cli import main
+from sbac.cli import build_parser, main
 
 
 def columns(n: int = 100) -> dict[str, np.ndarray]:
@@ -173,7 +174,8 @@ sys.exit(main(["train", {data!r}, "--algorithm", "bc", "--steps", "10", "--out",
     # -B: a compiled module that is cut short would stay, and break whoever imports it next.
     done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, env=environment)
     assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    lines = [line for line in done.stderr.splitlines() if "compiling" not in line]  # said after ten seconds
+    assert len(lines) == 1 and lines[0].startswith("error: "), done.stderr
     assert str(run) in done.stderr and "cannot be written" in done.stderr
     assert not list(run.rglob("*.tmp"))
     sbac.Run.load(run)
@@ -209,3 +211,78 @@ def test_policies_that_diverged_are_named(tmp_path: Path, capsys: pytest.Capture
     assert main(["train", data, "--algorithm", "bc", "--steps", "20", "--seeds", "2", "--no-evaluate", *rates]) == 0
     line = capsys.readouterr().err.splitlines()[-1]
     assert "diverged" in line and "learning_rate=1e+38_seed=1" in line and "0.001" not in line
+
+
+# --- Help ---------------------------------------------------------------------------------------------------------
+
+SCREEN = 45
+"""Lines of a screen that is not small."""
+
+
+def commands() -> list[list[str]]:
+    """Every command, and every action of `data`."""
+    below = build_parser().below
+    return [[], *([name] for name in below), *(["data", action] for action in below["data"].below)]
+
+
+@pytest.mark.parametrize("words", commands(), ids=lambda words: "-".join(words) or "sbac")
+def test_help_fits_a_screen_and_has_an_example(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert ended.value.code == 0
+    assert len(lines) <= SCREEN and max(map(len, lines)) <= 80
+    assert any(line.startswith("example") for line in lines) and lines[0].startswith(" ".join(["usage: sbac", *words]))
+
+
+@pytest.mark.parametrize("words", commands(), ids=lambda words: "-".join(words) or "sbac")
+def test_every_option_has_help(words: list[str]) -> None:
+    parser = build_parser()
+    for word in words:
+        parser = parser.below[word]
+    assert not [action.dest for action in parser._actions if not action.help]
+
+
+def test_a_run_is_continued_by_its_folder_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, out = write(tmp_path / "data.npz"), str(tmp_path / "run")
+    options = ["--algorithm", "bc", "--hidden", "4", "4", "--learning-rate", "1e-3", "1e-2", "--seeds", "2"]
+    assert main(["train", data, *options, "--steps", "10", "--out", out]) == 0
+    told = capsys.readouterr().out
+    for path in (Path(out) / "checkpoint").glob("*"):
+        assert path.is_file()
+        path.unlink()
+    before = {p.name: p.read_bytes() for p in Path(out, "policies").iterdir()}
+    next(Path(out, "policies").iterdir()).unlink()  # with it the run is not finished
+    assert main(["train", "--resume", "--out", out]) == 0
+    assert capsys.readouterr().out == told
+    assert {p.name: p.read_bytes() for p in Path(out, "policies").iterdir()} == before
+
+
+def test_an_environment_of_the_users_is_not_taken_from_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, out = write(tmp_path / "data.npz"), tmp_path / "run"
+    assert main(["train", data, "--algorithm", "bc", "--steps", "1", "--hidden", "4", "--out", str(out)]) == 0
+    record = json.loads((out / "config.json").read_text())
+    record["command"] += ["--env", "os:Nothing-v0"]
+    (out / "config.json").write_text(json.dumps(record))
+    capsys.readouterr()
+    assert "--env" in refused(capsys, "train", "--resume", "--out", str(out))
+
+
+def test_completion_in_bash(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+
+    def completed(*words: str) -> list[str]:
+        line = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _sbac; echo ${{COMPREPLY[@]}}"
+        done = subprocess.run(["bash", "-c", f"{script}\n{line}"], capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    assert completed("sbac", "tr") == ["train"]
+    assert completed("sbac", "train", "--se") == ["--seeds"]
+    assert completed("sbac", "train", "--algorithm", "iq") == ["iql"]
+    assert completed("sbac", "data", "in") == ["info"]

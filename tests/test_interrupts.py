@@ -86,7 +86,7 @@ def test_swallowed_in_training_it_stops_at_the_next_log(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert "Exception ignored" in done.stderr
     assert done.returncode == 130, done.stderr
-    assert done.stderr.splitlines()[-1] == "interrupted; continue with --resume"
+    assert done.stderr.splitlines()[-1] == f"interrupted; continue with: sbac train --resume --out {out}"
     assert sbac.Run.load(out).metrics[-1]["step"] == STEP
     assert cli.main([*arguments, "--resume"]) == 0
     assert sbac.Run.load(out).metrics[-1]["step"] == 500

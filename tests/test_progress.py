@@ -1,8 +1,12 @@
-"""The progress bar: shown when asked for, silent in a pipe."""
+"""What a long command says: a bar where it was asked for, plain lines in a pipe, a line written over in a notebook."""
+
+import io
+import time
 
 import pytest
 
-from sbac.progress import Progress
+from sbac import progress
+from sbac.progress import NotebookBar, Progress, Stretch
 
 
 def work(shown: bool | None) -> None:
@@ -23,6 +27,56 @@ def test_the_bar_shows_every_stretch_of_work(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("shown", [False, None])
-def test_without_a_terminal_it_is_silent(shown: bool | None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_done_in_seconds_says_nothing_in_a_pipe(shown: bool | None, capsys: pytest.CaptureFixture[str]) -> None:
     work(shown)
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_long_command_says_plain_lines_in_a_pipe(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "FIRST_LINE", 0.05)
+    monkeypatch.setattr(progress, "EVERY_LINE", 0.05)
+    said = ""
+
+    def wait_for(text: str) -> None:
+        nonlocal said
+        for _ in range(500):
+            said += capsys.readouterr().err
+            if text in said:
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"{text!r} is not in {said!r}")
+
+    with Progress() as bar:
+        bar.begin("improve", 1000)
+        wait_for("improve: compiling ...\n")
+        bar.reach(250, "score 12.3")
+        wait_for("improve: 250 of 1,000 steps, score 12.3\n")
+        time.sleep(0.01)
+        bar.reach(500)
+        wait_for(" left\n")
+    assert "improve: 500 of 1,000 steps, " in said and " steps/s, " in said
+
+
+def test_the_rate_does_not_count_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    now = Stretch("improve", 10_000, 0)
+    assert now.text() == "improve: compiling ..."
+    for clock[0], done in ((100.0, 1000), (101.0, 2000), (102.0, 3000)):
+        now.reach(done, "")
+    assert now.text() == "improve: 3,000 of 10,000 steps, 1,000 steps/s, 0:07 left"
+
+
+def test_a_notebook_gets_a_line_that_is_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    bar = NotebookBar()
+    bar.start()
+    bar.begin("improve", 100, 0)
+    bar.reach(50, "score 12.3")
+    bar.stop()
+    first, second = stream.getvalue().removesuffix("\n").split("\r")[1:]
+    assert "░" in first and "compiling ..." in first
+    assert second.startswith("█" * 12 + "░" * 12) and "50 of 100 steps, score 12.3" in second

@@ -4,26 +4,30 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sbac.callbacks import Callback as Callback
     from sbac.data import Dataset as Dataset
     from sbac.data import load as load
     from sbac.data.streaming import stream as stream
     from sbac.errors import UserError as UserError
     from sbac.evaluation.rollout import evaluate as evaluate
+    from sbac.exporting import export as export
     from sbac.policy import Policy as Policy
     from sbac.ratio import visitation_ratio as visitation_ratio
     from sbac.runs import Run as Run
     from sbac.training.online.train import train_online as train_online
     from sbac.training.train import train as train
 
-__version__ = "0.1.0"
+    __version__: str
 
 # Loaded on first use, so that `import sbac` and `sbac --help` do not wait for JAX.
 _HOMES = {
+    "Callback": "sbac.callbacks",
     "Dataset": "sbac.data",
     "load": "sbac.data",
     "stream": "sbac.data.streaming",
     "UserError": "sbac.errors",
     "evaluate": "sbac.evaluation.rollout",
+    "export": "sbac.exporting",
     "Policy": "sbac.policy",
     "visitation_ratio": "sbac.ratio",
     "train_online": "sbac.training.online.train",
@@ -34,11 +38,23 @@ __all__ = [*_HOMES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name == "__version__":
+        value = _installed_version()
+    elif name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    else:
         raise AttributeError(f"module 'sbac' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
+
+
+def _installed_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("sbac")
+    except PackageNotFoundError:  # sources that are on the path and not installed
+        return "0+unknown"
 
 
 def __dir__() -> list[str]:

@@ -1,51 +1,194 @@
-"""The progress bar of long commands: on a terminal, and nowhere else unless it is asked for."""
+"""What a long command says while it works: a bar on a terminal and in a notebook, elsewhere a plain line a minute."""
 
 import sys
+import threading
+import time
+from typing import Protocol
+
+FIRST_LINE = 10.0
+"""Seconds before the first plain line: what is done by then needs none."""
+EVERY_LINE = 60.0
+COMPILING = "compiling ..."
+BAR = 24
+"""Characters of a notebook's bar."""
+
+
+class Display(Protocol):
+    """Somewhere to show how far a stretch of work is. All calls come from the thread that works."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def begin(self, label: str, total: int, done: int) -> None: ...
+
+    def reach(self, done: int, note: str) -> None: ...
 
 
 class Progress:
     """Steps done, steps a second, time left and a note, one line per stretch of work; or nothing at all.
 
-    `shown` None: shown if the error stream is a terminal.
+    `shown` None: as fits where the error stream goes; True: a bar, wherever it goes; False: nothing.
     """
 
     def __init__(self, shown: bool | None = None) -> None:
-        self._bar = None
-        if sys.stderr.isatty() if shown is None else shown:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-            from rich.progress import Progress as RichProgress
-
-            self._bar = RichProgress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[rate]}"),
-                TimeRemainingColumn(),
-                TextColumn("{task.fields[note]}"),
-                console=Console(stderr=True),
-            )
+        self._display = _display(shown)
 
     def __enter__(self) -> "Progress":
-        if self._bar is not None:
-            self._bar.start()
+        if self._display is not None:
+            self._display.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        if self._display is not None:
+            self._display.stop()
 
     def begin(self, label: str, total: int, done: int = 0) -> None:
-        """Starts a new line: `done` of `total` steps are done."""
-        if self._bar is not None:
-            self._bar.add_task(label, total=total, completed=done, rate="", note="")
+        """Starts a new line: `done` of `total` steps are done. Until the first `reach`, it says that it compiles."""
+        if self._display is not None:
+            self._display.begin(label, total, done)
 
     def reach(self, done: int, note: str = "") -> None:
         """Sets how many steps of the newest line are done."""
-        if self._bar is not None:
-            task = self._bar.tasks[-1]
-            self._bar.update(task.id, completed=done, rate=_rate(task.speed), note=note)
+        if self._display is not None:
+            self._display.reach(done, note)
 
 
-def _rate(speed: float | None) -> str:
-    return f"{speed:,.0f} steps/s" if speed else ""
+def _display(shown: bool | None) -> Display | None:
+    if shown is False:
+        return None
+    if shown or sys.stderr.isatty():
+        return TerminalBar()
+    return NotebookBar() if in_notebook() else PlainLines()
+
+
+def in_notebook() -> bool:
+    """Whether a notebook's kernel runs this."""
+    return "ipykernel" in sys.modules and type(sys.stderr).__module__.startswith("ipykernel")
+
+
+class TerminalBar:
+    """Rich's bar."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        self._bar = RichProgress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=Console(stderr=True),
+        )
+
+    def start(self) -> None:
+        self._bar.start()
+
+    def stop(self) -> None:
+        self._bar.stop()
+
+    def begin(self, label: str, total: int, done: int) -> None:
+        self._bar.add_task(label, total=total, completed=done, rate="", note=COMPILING)
+
+    def reach(self, done: int, note: str) -> None:
+        task = self._bar.tasks[-1]
+        rate = f"{task.speed:,.0f} steps/s" if task.speed else ""
+        self._bar.update(task.id, completed=done, rate=rate, note=note)
+
+
+class Stretch:
+    """How far a stretch of work is, and how fast it goes since its program was compiled."""
+
+    def __init__(self, label: str, total: int, done: int) -> None:
+        self.label, self.total, self.done, self.note = label, total, done, ""
+        self._first: tuple[float, int] | None = None
+        self._last = (time.monotonic(), done)
+
+    def reach(self, done: int, note: str) -> None:
+        self._last = (time.monotonic(), done)
+        self._first = self._first or self._last
+        self.done, self.note = done, note
+
+    @property
+    def rate(self) -> float | None:
+        """Steps a second."""
+        if self._first is None or self._last[1] == self._first[1]:
+            return None
+        return (self._last[1] - self._first[1]) / max(self._last[0] - self._first[0], 1e-9)
+
+    def text(self) -> str:
+        if self._first is None:
+            return f"{self.label}: {COMPILING}"
+        parts = [f"{self.label}: {self.done:,} of {self.total:,} steps"]
+        if self.rate is not None:
+            left = round((self.total - self.done) / self.rate)
+            parts += [f"{self.rate:,.0f} steps/s", f"{left // 60}:{left % 60:02d} left"]
+        return ", ".join([*parts, *([self.note] if self.note else [])])
+
+
+class PlainLines:
+    """A plain line a minute, for logs and pipes. A thread of its own writes it: compiling takes minutes as well."""
+
+    def __init__(self) -> None:
+        self._now: Stretch | None = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def begin(self, label: str, total: int, done: int) -> None:
+        self._now = Stretch(label, total, done)
+
+    def reach(self, done: int, note: str) -> None:
+        if self._now is not None:
+            self._now.reach(done, note)
+
+    def _write(self) -> None:
+        pause = FIRST_LINE
+        while not self._stopped.wait(pause):
+            now, pause = self._now, EVERY_LINE
+            if now is not None:
+                print(now.text(), file=sys.stderr, flush=True)
+
+
+class NotebookBar:
+    """A line that is written over, which every notebook can show."""
+
+    def __init__(self) -> None:
+        self._now: Stretch | None = None
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        self._end_line()
+
+    def begin(self, label: str, total: int, done: int) -> None:
+        self._end_line()
+        self._now = Stretch(label, total, done)
+        self._show()
+
+    def reach(self, done: int, note: str) -> None:
+        if self._now is not None:
+            self._now.reach(done, note)
+            self._show()
+
+    def _show(self) -> None:
+        if self._now is not None:
+            full = BAR * self._now.done // max(self._now.total, 1)
+            line = f"{'█' * full}{'░' * (BAR - full)} {self._now.text()}"
+            print(f"\r{line:<110}", end="", file=sys.stderr, flush=True)
+
+    def _end_line(self) -> None:
+        if self._now is not None:
+            print(file=sys.stderr, flush=True)
+            self._now = None

@@ -1,11 +1,15 @@
 """A run's folder, read: its record, its metrics and evaluations, its policies."""
 
+import importlib
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sbac import files
 from sbac.errors import UserError
@@ -34,6 +38,27 @@ class DataRecord:
     episodes: int
     hash: str
     streaming: Streaming | None = None
+
+
+@dataclass(frozen=True)
+class LogReturns:
+    """What the episodes of a log return: what a policy is to improve on."""
+
+    episodes: int
+    mean: float
+    best_tenth: float
+    """The mean of the best tenth of them."""
+    worst: float
+
+    @staticmethod
+    def of(returns: NDArray[np.float64]) -> "LogReturns":
+        best = np.sort(returns)[-best_tenth(len(returns)) :]
+        return LogReturns(len(returns), float(returns.mean()), float(best.mean()), float(returns.min()))
+
+
+def best_tenth(episodes: int) -> int:
+    """How many episodes the best tenth of them is: at least one."""
+    return -(-episodes // 10)
 
 
 @dataclass(frozen=True)
@@ -81,7 +106,8 @@ class RunRecord:
     """`config.json` of a run's folder: everything needed to run it again.
 
     `runs` has the resolved config of every run, with its seed. A run that learned from a log has `data`; one that
-    learned in an environment has `environment`, `rounds`, and `task` if the environment is a task's.
+    learned in an environment has `environment`, `rounds`, and `task` if the environment is a task's. `log` says what
+    the data's episodes return. `command`: what followed `sbac train`, for `sbac train --resume` alone.
     """
 
     format: int
@@ -96,6 +122,8 @@ class RunRecord:
     environment: str | None = None
     task: str | None = None
     rounds: Rounds | None = None
+    log: LogReturns | None = None
+    command: list[str] | None = None
 
     @cached_property
     def common(self) -> list[CommonFields]:
@@ -249,6 +277,18 @@ class Run:
         self.metric_rows = metric_rows
         self.evaluation_rows = evaluation_rows
         self.folder = folder
+
+    def __repr__(self) -> str:
+        about = self.record
+        learned = f"from {about.data.name}" if about.data is not None else f"in {about.environment}"
+        count = f"{len(self.policies)} of {len(about.labels)} policies"
+        where = "" if self.folder is None else f", in {self.folder}"
+        return f"Run({about.algorithm}, preset {about.preset}, {learned}: {count}{where})"
+
+    def plot(self, path: str | Path | None = None) -> Any:
+        """The learning curves, with the clone and the log: a picture that a notebook shows; `path` also saves it."""
+        # Drawing stands above this room: it is looked up when it is asked for.
+        return importlib.import_module("sbac.report.curves").plot(self, None if path is None else Path(path))
 
     @property
     def config(self) -> dict[str, Any]:

@@ -48,6 +48,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
+def counted_policies(count: int) -> str:
+    """`1 policy`, `2 policies`."""
+    return "1 policy" if count == 1 else f"{count} policies"
+
+
 # --- Settings -----------------------------------------------------------------------------------------------------
 
 

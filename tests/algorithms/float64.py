@@ -14,10 +14,12 @@ def mlp(net: Any, *inputs: npt.ArrayLike) -> Floats:
     """Layers one by one; LayerNorm after ReLU where the network has it."""
     x = np.concatenate([np.asarray(i, np.float64) for i in inputs], -1)
     layers = list(zip(net.weights, net.biases, strict=True))
-    for weight, bias in layers[:-1]:
+    for layer, (weight, bias) in enumerate(layers[:-1]):
         x = np.maximum(x @ np.asarray(weight, np.float64) + np.asarray(bias, np.float64), 0)
         if net.normalise:
             x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+            if net.scales:
+                x = x * np.asarray(net.scales[layer], np.float64) + np.asarray(net.offsets[layer], np.float64)
     weight, bias = layers[-1]
     return x @ np.asarray(weight, np.float64) + np.asarray(bias, np.float64)
 
@@ -30,6 +32,8 @@ def critic(model: Any, *inputs: npt.ArrayLike) -> Floats:
             weights=[w[m] for w in model.nets.weights],
             biases=[b[m] for b in model.nets.biases],
             normalise=model.nets.normalise,
+            scales=[x[m] for x in model.nets.scales],
+            offsets=[x[m] for x in model.nets.offsets],
         )
         for m in range(members)
     ]

@@ -15,14 +15,24 @@ CONFIG = rebrac.ReBRACConfig(hidden=(5,), steps=(10,), discount=0.9, policy_pena
 
 @pytest.fixture(scope="module")
 def state() -> rebrac.State:
+    """Networks moved away from where they start, so that no learned number is a plain 0 or 1."""
     make = jax.jit(lambda key: rebrac.init(CONFIG, Spec(3, 2, jnp.zeros((1, 3))), {}, key))
-    made, other = make(jax.random.key(0)), make(jax.random.key(1))
+    first, second = make(jax.random.key(0)), make(jax.random.key(1))
+    made, other = (jax.tree.map(lambda x: 1.5 * x + 0.05, state) for state in (first, second))
     return rebrac.State(made.policy, made.critic, other.policy_target, other.critic_target)
 
 
-def test_critics_have_layer_norm_and_the_policy_has_none(state: rebrac.State) -> None:
-    assert state.critic.model.nets.normalise
-    assert not state.policy.model.net.normalise
+def test_networks_start_as_the_authors_have_them() -> None:
+    made = rebrac.init(CONFIG, Spec(3, 2, jnp.zeros((1, 3))), {}, jax.random.key(0))
+    policy, critics = made.policy.model.net, made.critic.model.nets
+    assert critics.normalise
+    assert not policy.normalise
+    assert len(critics.scales) == len(critics.offsets) == 1
+    assert (critics.scales[0] == 1).all()
+    assert (critics.offsets[0] == 0).all()
+    for net, bound in ((policy, 1e-3), (critics, 3e-3)):
+        np.testing.assert_allclose(net.biases[0], 0.1)
+        assert 0.5 * bound < np.abs(net.weights[-1]).max() <= bound
 
 
 def test_critic_target_pays_for_the_distance_to_the_next_action(state: rebrac.State) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from sbac.algorithms import find, sbac
 from sbac.algorithms.base import Spec, Step
-from sbac.nn import Critic, GaussianPolicy
+from sbac.nn import Critic, GaussianPolicy, Trained
 from tests.algorithms import float64, harness
 
 RATIO = sbac.SBACRatioConfig(hidden=(5,), std_floor=0.5)
@@ -129,6 +129,51 @@ def test_an_objective_free_of_the_scale_of_q(state: sbac.Estimate, weighting: st
         return sbac.policy_objective(config, pi, density, critic, weigh, jnp.asarray(0.7), batch, KEY)[0]
 
     harness.assert_loss(objective, expected, policy)
+
+
+def with_dropout(estimate: sbac.Estimate, dropped: GaussianPolicy) -> sbac.Estimate:
+    return dataclasses.replace(estimate, dropped=Trained.create(dropped))
+
+
+@pytest.mark.parametrize("better", ["plain", "dropped"])
+def test_the_clone_that_finds_held_out_actions_likelier_is_kept(state: sbac.Estimate, better: str) -> None:
+    """Which of the two it is comes from their likelihoods in float64; a second conclusion changes nothing."""
+    batch, other = harness.small_batch(), another(state.clone.model)
+
+    def likelihood(mu: GaussianPolicy) -> float:
+        s, a = batch.rows
+        return float(float64.log_tanh_normal(a, *float64.tanh_gaussian(mu, s)).mean())
+
+    likelier, less = sorted((state.clone.model, other), key=likelihood, reverse=True)
+    pair = (likelier, less) if better == "plain" else (less, likelier)
+    given = with_dropout(dataclasses.replace(state, clone=Trained.create(pair[0])), pair[1])
+    once = sbac.choose_clone(CONFIG, {}, given, batch, KEY)
+    twice = sbac.choose_clone(CONFIG, {}, once, batch, KEY)
+    for kept in (once, twice):
+        for got, expected in zip(jax.tree.leaves(kept.clone.model), jax.tree.leaves(likelier), strict=True):
+            np.testing.assert_array_equal(got, expected)
+
+
+def test_a_second_clone_learns_with_dropout_and_leaves_the_rest_alone(state: sbac.Estimate) -> None:
+    batch = harness.small_batch()
+    config = dataclasses.replace(CONFIG, behaviour_dropout=0.5)
+    given = with_dropout(state, another(state.clone.model))
+
+    def step_of(config: sbac.SBACConfig, state: sbac.Estimate) -> tuple[sbac.Estimate, Any]:
+        return jax.jit(lambda s: sbac.estimate(config, {}, s, batch, KEY, Step(jnp.asarray(0))))(state)
+
+    (alone, _), (both, metrics) = step_of(CONFIG, state), step_of(config, given)
+    for name in ("clone", "critic", "target"):
+        for a, b in zip(jax.tree.leaves(getattr(alone, name)), jax.tree.leaves(getattr(both, name)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6)
+    # The loss is that of the network with these units left out.
+    net = given.dropped.model.net  # type: ignore[union-attr]
+    kept = np.asarray(jax.random.bernoulli(jax.random.fold_in(KEY, 0), 0.5, (6, 5)))
+    s, a = batch.rows
+    hidden = np.maximum(np.asarray(s) @ np.asarray(net.weights[0]) + np.asarray(net.biases[0]), 0) * kept * 2
+    mean, raw = np.split(hidden @ np.asarray(net.weights[1]) + np.asarray(net.biases[1]), 2, -1)
+    expected = -float64.log_tanh_normal(a, mean, np.exp(-5 + 3.5 * (np.tanh(raw) + 1))).mean()
+    np.testing.assert_allclose(metrics["dropped_loss"], expected, rtol=1e-5)
 
 
 def test_the_lower_bound_of_critics_that_agree_has_a_finite_slope(state: sbac.Estimate) -> None:

@@ -213,14 +213,14 @@ def test_hdf5_with_one_endless_chunk(plain, tmp_path):
 @pytest.fixture
 def low_limit(monkeypatch):
     """The limit for small files, lowered so that the files of a test need not be large."""
-    monkeypatch.setattr("sbac.data.formats.arrays.FLOOR", 4 * MEGABYTE)
+    monkeypatch.setattr("sbac.data.formats.log.FLOOR", 4 * MEGABYTE)
 
 
 def test_parquet_that_repeats_one_value(low_limit, tmp_path):
     zeros = pa.array(np.zeros(1_000_000, np.int8))
     parquet.write_table(pa.table([zeros] * 10, [f"observations_{i}" for i in range(10)]), tmp_path / "log.parquet")
     assert (tmp_path / "log.parquet").stat().st_size < 0.05 * MEGABYTE
-    refused(tmp_path / "log.parquet", "claims 10,000,000 bytes")
+    refused(tmp_path / "log.parquet", "claims 40,000,000 bytes")
 
 
 def test_parquet_of_long_lists(low_limit, tmp_path):

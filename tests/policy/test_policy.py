@@ -58,3 +58,24 @@ def test_arrays_that_do_not_fit(tmp_path: Path) -> None:
     policy.save(tmp_path / "policy")
     with pytest.raises(UserError, match="a damaged policy"):
         Policy.load(tmp_path / "policy")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_observations_that_are_not_finite(value: float) -> None:
+    policy = make_policy()
+    observations = np.zeros((4, 3))
+    observations[2, 1] = value
+    for act in (policy, policy.sample):
+        with pytest.raises(UserError, match=rf"observations\[2, 1\] is {value}; expected finite numbers"):
+            act(observations)
+    with pytest.raises(UserError, match=rf"observations\[1\] is {value}"):
+        policy(observations[2])
+    assert policy.unchecked(observations).shape == (4, 2)
+
+
+def test_a_policy_of_one_alpha_has_no_other() -> None:
+    policy = make_policy()
+    policy.config["alpha"] = 2.0
+    assert policy.at(alpha=2.0) is policy
+    with pytest.raises(UserError, match="alpha 0.5: the policy was trained for alpha 2 alone"):
+        policy.at(alpha=0.5)

@@ -180,6 +180,18 @@ class Validate(Protocol[ConfigIn, StateIn]):
         ...
 
 
+@runtime_checkable
+class Conclude(Protocol[ConfigIn, StateT]):
+    """A last look at held-out rows when the phase is over."""
+
+    def __call__(self, config: ConfigIn, past: Past, state: StateT, batch: Batch, key: PRNGKeyArray, /) -> StateT:
+        """**Arguments:** those of `Validate`; without held-out episodes the rows are the training's own.
+
+        **Returns:** the phase's final state. To conclude it a second time changes nothing.
+        """
+        ...
+
+
 def always(config: object) -> int:
     """The period of an update that takes the same kind of step every time."""
     return 1
@@ -189,8 +201,8 @@ def always(config: object) -> int:
 class Phase(Generic[ConfigIn, StateT]):
     """A stretch of training: a state, the update that is repeated on it, and the policy that it gives.
 
-    `validate` may be left out. `period(config)` is the number of steps after which the kind of step that an update
-    takes repeats (a policy that moves every second step: 2).
+    `validate` and `conclude` may be left out. `period(config)` is the number of steps after which the kind of step
+    that an update takes repeats (a policy that moves every second step: 2).
     """
 
     name: str
@@ -200,6 +212,7 @@ class Phase(Generic[ConfigIn, StateT]):
     validate: Validate[ConfigIn, StateT] | None = None
     needs: Needs = "next_state"
     period: Callable[[ConfigIn], int] = always
+    conclude: Conclude[ConfigIn, StateT] | None = None
 
 
 AnyPhase = Phase[Any, Any]

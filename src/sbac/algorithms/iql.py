@@ -148,6 +148,7 @@ IQL = Algorithm(
             "standardise_states": True,
         },
         "paper": {},
+        "tuned": {"standardise_states": True},
     },
     task_settings={f"{task}-human-v1": ADROIT for task in ("pen", "hammer", "door", "relocate")},
 )

@@ -134,5 +134,15 @@ ONE_STEP = Algorithm(
             "target_rate": 0.005,
         },
         "paper": {},
+        # The width, batch and rates of SBAC's own preset, so that the two differ in the method alone.
+        "tuned": {
+            "steps": (1_000_000, 200_000),
+            "hidden": (256, 256),
+            "batch_size": 256,
+            "learning_rate": 3e-4,
+            "critics": 2,
+            "target_rate": 0.005,
+            "clone_steps": 1_000_000,
+        },
     },
 )

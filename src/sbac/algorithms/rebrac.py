@@ -1,4 +1,10 @@
-"""ReBRAC (Tarasov et al., 2023): TD3+BC with the pull in the critic too, LayerNorm critics and deeper networks."""
+"""ReBRAC (Tarasov et al., 2023): TD3+BC with the pull in the critic too, LayerNorm critics and deeper networks.
+
+The networks are those of the authors' code: LayerNorm with a learned scale and offset, hidden biases that start at 0.1,
+last layers that start within +-0.003 (critics) and +-0.001 (policy).
+"""
+
+import math
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +15,9 @@ from sbac.algorithms.evaluation import td_loss, td_target
 from sbac.algorithms.td3_bc import State, smoothed
 from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
 from sbac.nn import Critic, DeterministicPolicy, Trained, polyak
+
+HIDDEN_BIAS = 0.1
+LAST_POLICY_BOUND, LAST_CRITIC_BOUND = 1e-3, 3e-3
 
 
 @config
@@ -52,8 +61,26 @@ def policy_loss(
 
 def init(config: ReBRACConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> State:
     policy_key, critic_key = split(key, 2)
-    policy = DeterministicPolicy.create(policy_key, spec.observations, config.hidden, spec.actions)
-    critic = Critic.create(critic_key, spec.observations, spec.actions, config.hidden, normalise=True)
+    # The bound of a last layer's weights is last_scale / sqrt(its inputs).
+    width = math.sqrt(config.hidden[-1])
+    policy = DeterministicPolicy.create(
+        policy_key,
+        spec.observations,
+        config.hidden,
+        spec.actions,
+        last_scale=LAST_POLICY_BOUND * width,
+        hidden_bias=HIDDEN_BIAS,
+    )
+    critic = Critic.create(
+        critic_key,
+        spec.observations,
+        spec.actions,
+        config.hidden,
+        normalise=True,
+        learned_norm=True,
+        last_scale=LAST_CRITIC_BOUND * width,
+        hidden_bias=HIDDEN_BIAS,
+    )
     return State(Trained.create(policy), Trained.create(critic), policy, critic)
 
 
@@ -100,10 +127,12 @@ REBRAC = Algorithm(
     config=ReBRACConfig,
     phases=(Phase("train", init, update, actor, validate, "next_action", lambda config: config.policy_delay),),
     source="Tarasov et al., Revisiting the Minimalist Approach to Offline Reinforcement Learning, NeurIPS 2023",
-    grid={ANY_PRESET: {"policy_penalty": [0.001, 0.01, 0.05, 0.1]}},
+    # Of the two weights beta_1 decides: the authors' ablation is as good without beta_2.
+    grid={ANY_PRESET: {"policy_penalty": [0.01, 0.03, 0.1, 0.3]}},
     presets={
         "quick": {"steps": (30_000,), "hidden": (64, 64), "batch_size": 128, "standardise_states": True},
         "paper": {},
+        "tuned": {"standardise_states": True},
     },
     task_settings={
         "halfcheetah-random-v2": _penalties(0.001, 0.1),

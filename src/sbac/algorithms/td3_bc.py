@@ -108,5 +108,6 @@ TD3_BC = Algorithm(
     presets={
         "quick": {"steps": (30_000,), "hidden": (64, 64), "batch_size": 128, "learning_rate": 1e-3},
         "paper": {},
+        "tuned": {},
     },
 )

@@ -1,6 +1,6 @@
 """The command line: parses, calls the API, prints. Nothing heavy is imported before it is needed.
 
-Every command has a file here, with a function `add` that declares its options, and a line in `build_parsers`.
+Every command has a file here, with a function `add` that declares its options, and stands in `GROUPS`.
 """
 
 import argparse
@@ -11,30 +11,49 @@ import sys
 from collections.abc import Sequence
 
 from sbac import interrupts
-from sbac.cli import bench, compare, data, evaluate, methods, report, train
-from sbac.cli.core import HELP, Parser
+from sbac.cli import bench, compare, completion, data, evaluate, export, methods, report, train
+from sbac.cli.core import HELP, Commands, Parser
 from sbac.errors import UserError
+
+GROUPS = {
+    "learn": (train, methods, evaluate, export),
+    "data": (data,),
+    "measure and read": (report, compare, bench),
+    "shell": (completion,),
+}
+"""The commands as `sbac --help` lists them."""
+REQUIRED = frozenset(
+    ("jax", "jaxlib", "jaxtyping", "equinox", "optax", "numpy", "scipy")
+    + ("gymnasium", "mujoco", "h5py", "safetensors", "rich", "matplotlib")
+)
+"""What sbac is installed with, unless it was installed without its requirements in order to act alone."""
 
 
 @interrupts.remembered()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; bad input ends with one line on stderr and exit code 2."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    known = argparse.Namespace(interrupted="")
+    known = argparse.Namespace(interrupted="", extra=[])
     try:
-        parser, train_parser = build_parsers()
-        extra: list[str] = []
+        parser = build_parser()
         if words[:1] == ["train"]:  # a method's options are not declared here, and take all values that follow them
-            known_words, extra = train_parser.split(words[1:])
+            started = train.as_started(words[1:])
+            known_words, known.extra = parser.below["train"].split(started)
+            known.started = train.without_folder(started)
             words = ["train", *known_words]
             if any(word.split("=")[0] == "--algorithm" for word in words) and not HELP.isdisjoint(words):
                 parser.parse_args([word for word in words if word not in HELP], known)
                 return train.method_options(known)
         parser.parse_args(words, known)
-        known.extra = extra
         return known.run(known) or 0
     except UserError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in REQUIRED:
+            raise
+        print(f"error: this command needs the package {package}: pip install sbac", file=sys.stderr)
         return 2
     except BrokenPipeError:
         if not reader_has_left():
@@ -58,18 +77,27 @@ def reader_has_left() -> bool:
     return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
-def build_parsers() -> tuple[Parser, Parser]:
-    """The parser of everything, and that of `train`."""
-    from sbac import __version__
+class ShowVersion(argparse.Action):
+    """Looks the version up only when it is asked for, which takes a while."""
 
-    parser = Parser(
-        prog="sbac",
-        description="Offline reinforcement learning: policies from a log of decisions.",
-        epilog="example: sbac train hopper-demo --alpha 0.5 2 --seeds 5 --out runs/demo",
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from sbac import __version__
+
+        print(f"sbac {__version__}")
+        parser.exit()
+
+
+def build_parser() -> Parser:
+    """The parser of everything, with the commands below it."""
+    parser = Parser(prog="sbac", epilog="example: sbac train hopper-demo --alpha 2 8 --seeds 5 --out runs/demo")
+    parser.add_argument("--version", action=ShowVersion, nargs=0, help=argparse.SUPPRESS)
+    commands = Commands(parser, "COMMAND")
+    for title, group in GROUPS.items():
+        commands.group(title)
+        for command in group:
+            command.add(commands)
+    commands.describe(
+        "Offline reinforcement learning: policies from a log of decisions.\n"
+        "sbac COMMAND --help describes a command; sbac --version says the version."
     )
-    parser.add_argument("--version", action="version", version=f"sbac {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
-    train_parser = train.add(commands)
-    for command in (methods, evaluate, data, bench, report, compare):
-        command.add(commands)
-    return parser, train_parser
+    return parser

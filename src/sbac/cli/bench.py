@@ -16,48 +16,43 @@ if TYPE_CHECKING:
 def add(commands: Commands) -> None:
     parser = commands.add_parser(
         "bench",
-        help="measure methods on tasks, in cells that can be continued and merged",
-        description="Train every method on every task with all its settings and seeds, and keep what was measured in "
-        "one small file per cell. Stopped anywhere, the same command continues; parts run on different machines are "
-        "merged by copying their folders together or with --merge.",
-        epilog="example: sbac bench --tasks hopper-medium-made walker2d-medium-made --algorithms sbac bc td3-bc "
-        "--seeds 5 --preset paper --steps 200000 --out results",
+        help="measure methods on tasks, in cells that can be merged",
+        description="Train methods on tasks with all their settings and seeds, and keep what was measured in one "
+        "small file per cell. Stopped anywhere, the same command continues.",
+        epilog="example: sbac bench --tasks hopper-demo --algorithms sbac bc td3-bc --seeds 5 --out results",
     )
-    parser.add_argument("--tasks", nargs="+", metavar="DATASET", default=["hopper-demo"], help="default: hopper-demo")
-    parser.add_argument(
+    what = parser.add_argument_group("what to measure")
+    what.add_argument("--tasks", nargs="+", metavar="DATASET", default=["hopper-demo"], help="default: hopper-demo")
+    what.add_argument(
         "--algorithms",
         nargs="+",
         metavar="NAME[@PRESET]",
         default=["sbac", "sbac-no-w", "sbac-q-pi", "one-step", "bc"],
         help="default: sbac, its ablations, one-step and bc",
     )
-    parser.add_argument("--seeds", nargs="+", type=int, default=[5], metavar="N", help="how many, or which ones")
-    parser.add_argument("--preset", default="quick", help="of the methods that have it, the others' being paper")
-    parser.add_argument("--steps", nargs="+", type=int, metavar="N", help="gradient steps of every phase, or of each")
-    parser.add_argument(
-        "--grid", nargs="+", default=[], metavar="NAME.FIELD=V,V", help="settings in place of a method's own four"
-    )
-    parser.add_argument("--no-grid", action="store_true", help="one setting for each method, its preset's")
-    parser.add_argument("--env", metavar="ID", help="environment to evaluate in (default: the dataset's task)")
-    parser.add_argument("--out", default="results", metavar="DIR", help="the results folder (default: results)")
-    parser.add_argument("--episodes", type=int, default=10, help="of an evaluation during training (default: 10)")
-    parser.add_argument("--final-episodes", type=int, default=100, help="of the last policies (default: 100)")
-    parser.add_argument("--workers", type=int, metavar="N", help="evaluation processes (default: one per core)")
-    parser.add_argument(
-        "--together",
-        type=int,
-        metavar="N",
-        help="cells of a method, on data of equal shape, that train in one program (default: 1 on a CPU, else all)",
-    )
-    parser.add_argument("--part", metavar="I/N", help="only every N-th cell, from the I-th on")
-    parser.add_argument("--on", choices=["ray"], help="train on the nodes of a cluster (default: on this machine)")
-    parser.add_argument("--address", metavar="A", help="of the Ray cluster (default: the one that this machine is in)")
-    parser.add_argument("--any-code", action="store_true", help="keep cells made by other versions of the code")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--status", action="store_true", help="show where every cell stands, and do nothing")
-    what.add_argument("--train-only", action="store_true", help="leave the final episodes for later")
-    what.add_argument("--evaluate-only", action="store_true", help="play the final episodes of all trained cells")
-    what.add_argument("--merge", nargs="+", metavar="DIR", help="take over the cells of other results folders")
+    what.add_argument("--seeds", nargs="+", type=int, default=[5], metavar="N", help="how many, or which ones")
+    what.add_argument("--preset", default="quick", metavar="NAME", help="where a method has it; else its paper's")
+    what.add_argument("--steps", nargs="+", type=int, metavar="N", help="gradient steps of every phase, or of each")
+    what.add_argument("--grid", nargs="+", default=[], metavar="NAME.FIELD=V,V", help="in place of a method's own four")
+    what.add_argument("--no-grid", action="store_true", help="one setting for each method, its preset's")
+    how = parser.add_argument_group("evaluation")
+    how.add_argument("--env", metavar="ID", help="environment to evaluate in (default: the dataset's task)")
+    how.add_argument("--episodes", type=int, default=10, metavar="N", help="while it trains (default: 10)")
+    how.add_argument("--final-episodes", type=int, default=100, metavar="N", help="of the last policies (default: 100)")
+    how.add_argument("--workers", type=int, metavar="N", help="evaluation processes (default: one per core)")
+    cells = parser.add_argument_group("the results folder and its cells")
+    cells.add_argument("--out", default="results", metavar="DIR", help="the results folder (default: results)")
+    cells.add_argument("--part", metavar="I/N", help="only every N-th cell, from the I-th on")
+    cells.add_argument("--any-code", action="store_true", help="keep cells made by other versions of the code")
+    cells.add_argument("--together", type=int, metavar="N", help="cells in one program (default: 1 on a CPU, else all)")
+    cells.add_argument("--on", choices=["ray"], help="train on the nodes of a cluster (default: on this machine)")
+    cells.add_argument("--address", metavar="A", help="of the Ray cluster (default: the one this machine is in)")
+    stage = parser.add_argument_group("something else than training and the final episodes (one of these)")
+    only = stage.add_mutually_exclusive_group()
+    only.add_argument("--status", action="store_true", help="show where every cell stands, and do nothing")
+    only.add_argument("--train-only", action="store_true", help="leave the final episodes for later")
+    only.add_argument("--evaluate-only", action="store_true", help="play the final episodes of all trained cells")
+    only.add_argument("--merge", nargs="+", metavar="DIR", help="take over the cells of other results folders")
     parser.set_defaults(run=_bench)
 
 

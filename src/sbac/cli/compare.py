@@ -12,8 +12,8 @@ def add(commands: Commands) -> None:
         description="Where the configurations of two runs differ, and how their policies did.",
         epilog="example: sbac compare runs/first runs/second",
     )
-    parser.add_argument("first", metavar="RUN")
-    parser.add_argument("second", metavar="RUN")
+    parser.add_argument("first", metavar="RUN", help="a run's folder")
+    parser.add_argument("second", metavar="RUN", help="another one")
     parser.set_defaults(run=_compare)
 
 

@@ -14,8 +14,8 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("target", metavar="RUN", help="a run's folder or a policy file")
     parser.add_argument("--env", metavar="ID", help="task, or Gymnasium id (default: the run's task)")
-    parser.add_argument("--episodes", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first episode")
+    parser.add_argument("--episodes", type=int, default=10, metavar="N", help="of each policy (default: 10)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the first episode (default: 0)")
     parser.add_argument("--json", action="store_true", help="one JSON line per policy instead of a table")
     parser.set_defaults(run=_evaluate)
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sbac.cli.core import Commands, Parser
+from sbac.cli.core import HELP, Commands, Parser
 from sbac.errors import UserError
 
 if TYPE_CHECKING:
@@ -14,65 +14,98 @@ if TYPE_CHECKING:
     from sbac.runs import Run
 
 
-def add(commands: Commands) -> Parser:
+def add(commands: Commands) -> None:
     parser = commands.add_parser(
         "train",
         help="learn policies from a dataset",
-        description="Learn policies from a dataset. Every option of the method can be given as --name VALUE ...; "
-        "several values make a grid, and the whole grid trains at once. `sbac train --algorithm NAME --help` lists the "
-        "options of a method, `sbac methods` the methods.",
-        epilog="example: sbac train hopper-medium-made --seeds 5 --alpha 0.2 0.5 2 5 --out runs/hopper",
+        description="Learn policies from a dataset. Every option of the method is given as --name VALUE ...; several "
+        "values make a grid, and the whole grid trains at once. `sbac methods` lists the methods, `sbac train "
+        "--algorithm NAME --help` the options of one.",
+        epilog="examples: sbac train hopper-demo --seeds 5 --alpha 2 8 --out runs/hopper\n"
+        "          sbac train --resume --out runs/hopper",
     )
-    parser.add_argument(
+    data = parser.add_argument_group("the data")
+    data.add_argument(
         "dataset",
         nargs="?",
         default="hopper-demo",
         metavar="DATASET",
-        help="embedded name, task, file, folder or Minari id (default: hopper-demo); an environment for sac and td3",
+        help="name, file, folder, Minari id; for sac and td3 an environment",
     )
-    parser.add_argument("--algorithm", default="sbac", help="which method (default: sbac)")
-    parser.add_argument("--task", metavar="NAME", help="the task a file belongs to, where its name does not say it")
-    parser.add_argument("--stream", action="store_true", help="read a log that does not fit into memory in blocks")
-    parser.add_argument("--horizon", type=int, metavar="N", help="the time limit of a log that does not flag it")
-    parser.add_argument(
-        "--seeds",
-        nargs="+",
-        type=int,
-        default=[1],
-        metavar="N",
-        help="how many seeds, or which ones if several are given",
-    )
-    parser.add_argument("--preset", default="quick", help="quick (default), paper, or what else the method has")
-    parser.add_argument(
-        "--steps", nargs="+", type=int, metavar="N", help="gradient steps, for all phases or one number each"
-    )
-    parser.add_argument("--out", metavar="DIR", help="the run's folder (default: runs/DATASET-ALGORITHM)")
-    parser.add_argument("--resume", action="store_true", help="continue an interrupted run")
-    parser.add_argument("--overwrite", action="store_true", help="replace an existing run")
-    parser.add_argument("--warm-start", metavar="RUN", help="start from the networks of a finished run")
-    parser.add_argument("--no-evaluate", action="store_true", help="train without any environment")
-    parser.add_argument("--env", metavar="ID", help="environment to evaluate in (default: the dataset's task)")
-    parser.add_argument("--episodes", type=int, default=10, help="episodes per evaluation (default: 10)")
-    parser.add_argument(
-        "--evaluate-every", type=int, metavar="STEPS", help="steps between evaluations (default: a tenth)"
-    )
-    parser.add_argument("--workers", type=int, metavar="N", help="evaluation processes (default: one per core)")
-    parser.add_argument("--checkpoint-seconds", type=float, default=30.0, metavar="S", help="time between checkpoints")
+    data.add_argument("--task", metavar="NAME", help="the task that the log belongs to")
+    data.add_argument("--horizon", type=int, metavar="N", help="the time limit of a log that does not flag it")
+    data.add_argument("--stream", action="store_true", help="read a log larger than memory in blocks")
+    what = parser.add_argument_group("what to train")
+    what.add_argument("--algorithm", default="sbac", metavar="NAME", help="which method (default: sbac)")
+    what.add_argument("--preset", default="quick", metavar="NAME", help="quick (default), paper, tuned, ...")
+    what.add_argument("--seeds", nargs="+", type=int, default=[1], metavar="N", help="how many seeds, or which ones")
+    what.add_argument("--steps", nargs="+", type=int, metavar="N", help="gradient steps, of all phases or of each")
+    what.add_argument("--warm-start", metavar="RUN", help="start from the networks of a finished run")
+    folder = parser.add_argument_group("the run's folder")
+    folder.add_argument("--out", metavar="DIR", help="where to (default: runs/DATASET-ALGORITHM)")
+    folder.add_argument("--resume", action="store_true", help="continue an interrupted run; --out DIR is enough")
+    folder.add_argument("--overwrite", action="store_true", help="replace an existing run")
+    folder.add_argument("--log", nargs="+", default=[], metavar="NAME", help="also log to: tensorboard, wandb")
+    folder.add_argument("--checkpoint-seconds", type=float, default=30.0, metavar="S", help="between checkpoints (30)")
+    watch = parser.add_argument_group("evaluation while it trains")
+    watch.add_argument("--env", metavar="ID", help="environment to evaluate in (default: the task's)")
+    watch.add_argument("--no-evaluate", action="store_true", help="train without any environment")
+    watch.add_argument("--episodes", type=int, default=10, metavar="N", help="episodes per evaluation (default: 10)")
+    watch.add_argument("--evaluate-every", type=int, metavar="STEPS", help="between evaluations (default: a tenth)")
+    watch.add_argument("--workers", type=int, metavar="N", help="evaluation processes (default: one per core)")
     parser.set_defaults(run=_train)
-    return parser
+
+
+def as_started(words: Sequence[str]) -> list[str]:
+    """The words of `sbac train`; where they only say which run to continue, with what it was started with before them.
+
+    An environment whose module would be imported is never taken from a file.
+    """
+    if not HELP.isdisjoint(words):
+        return list(words)
+    alone = Parser()
+    alone.add_argument("--resume", action="store_true")
+    for name in ("--out", "--workers", "--checkpoint-seconds", "--env"):
+        alone.add_argument(name)
+    known, others = alone.parse_known_args(words)
+    if others or not known.resume or known.out is None:
+        return list(words)
+    from pathlib import Path
+
+    from sbac.runs import read_record
+
+    if not (Path(known.out) / "config.json").exists():
+        return list(words)
+    started = read_record(Path(known.out)).command or []
+    places = [i for i, word in enumerate(started) if word == "--env" or word.startswith("--env=")]
+    if known.env is None and any(":" in " ".join(started[i : i + 2]) for i in places):
+        raise UserError(f"{known.out}: it was evaluated in an environment of your own; name it again with --env")
+    return [*started, *words]
+
+
+def without_folder(words: Sequence[str]) -> list[str]:
+    """The words that say what a run is, without those that say what becomes of its folder."""
+    left: list[str] = []
+    skipped = False
+    for word in words:
+        if not (skipped or word in ("--out", "--resume", "--overwrite") or word.startswith("--out=")):
+            left.append(word)
+        skipped = word == "--out"
+    return left
 
 
 def _train(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sbac.algorithms import find
+    from sbac.callbacks import loggers
     from sbac.training.train import train
 
     out = args.out or f"runs/{Path(args.dataset).stem}-{args.algorithm}"
     seeds = args.seeds[0] if len(args.seeds) == 1 else args.seeds
     if find(args.algorithm).online:
         return _train_online(args, out, seeds)
-    args.interrupted = "continue with --resume"
+    args.interrupted = f"continue with: sbac train --resume --out {out}"
     run = train(
         _log(args),
         args.algorithm,
@@ -89,6 +122,8 @@ def _train(args: argparse.Namespace) -> int:
         overwrite=args.overwrite,
         warm_start=args.warm_start,
         checkpoint_seconds=args.checkpoint_seconds,
+        callbacks=loggers(args.log, out),
+        command=args.started,
         **_options(args.extra),
     )
     return _show(run, out)
@@ -106,6 +141,7 @@ def _log(args: argparse.Namespace) -> "Dataset | StreamedLog":
 
 
 def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) -> int:
+    from sbac.callbacks import loggers
     from sbac.training.online.train import train_online
 
     if args.warm_start:
@@ -126,6 +162,7 @@ def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) ->
         workers=args.workers,
         resume=args.resume,
         overwrite=args.overwrite,
+        callbacks=loggers(args.log, out),
         **_options(args.extra),
     )
     return _show(run, out)
@@ -139,15 +176,12 @@ def method_options(args: argparse.Namespace) -> int:
 
 
 def _show(run: "Run", out: str) -> int:
-    from sbac.report.summary import last_evaluations, render, source, summarise_settings
+    from sbac.report.summary import outcome, source
+    from sbac.text import counted_policies
 
     print(source(run.record))
-    if run.record.evaluation.environment is None:
-        print("not evaluated (--env names an environment to do it in)")
-    else:
-        print(render(summarise_settings(last_evaluations(run.evaluation_rows))))
-    count = len(run.policies)
-    print(f"{count} {'policy' if count == 1 else 'policies'} in {out}/policies")
+    print(outcome(run))
+    print(f"{counted_policies(len(run.policies))} in {out}/policies")
     if run.diverged:
         print(f"diverged, their networks are no longer numbers: {', '.join(run.diverged)}", file=sys.stderr)
     return 0

@@ -1,6 +1,7 @@
 """The checks on a table of transitions. Every problem is a line that names the column and the row."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ SHOWN = 20
 
 OTHER_BOUNDS = (
     "; other bounds are given in the file, or by --env ID, or by --action-low and --action-high "
-    "(in Python: env=, action_low= and action_high=)"
+    "(in Python: environment=, action_low= and action_high=)"
 )
 """What to do about actions outside the bounds."""
 
@@ -26,25 +27,45 @@ Columns = Mapping[str, ArrayLike]
 Array = NDArray[Any]
 
 
+@dataclass(frozen=True)
+class Defect:
+    """One kind of problem of a column: the lines that tell it, and the rows that have it."""
+
+    lines: list[str]
+    rows: NDArray[np.intp]
+
+
 def problems(columns: Columns, low: ArrayLike, high: ArrayLike) -> Iterator[str]:
     """Every problem for which the columns are not a dataset, worst first; none if they are one."""
+    for defect in defects(columns, low, high):
+        yield from defect.lines
+
+
+def defects(columns: Columns, low: ArrayLike, high: ArrayLike) -> Iterator[Defect]:
+    """The same problems, by kind, with their rows."""
     given = {name: columns[name] for name in REQUIRED + OPTIONAL if columns.get(name) is not None}
     for name, values in (*given.items(), ("action_low", low), ("action_high", high)):
-        yield from _masked(name, values)
+        yield from _as_a_whole(_masked(name, values))
     arrays = {name: _array(values) for name, values in given.items()}
-    yield from missing(arrays)
+    yield from _as_a_whole(missing(arrays))
     sound: dict[str, Array] = {}
     for name, array in arrays.items():
         if found := list(_structure(name, array)):
-            yield from found
+            yield from _as_a_whole(found)
         else:
             sound[name] = array
-    yield from _lengths(sound)
+    yield from _as_a_whole(_lengths(sound))
     for name, array in sound.items():
         yield from _not_flags(name, array) if name in ("terminals", "timeouts") else _not_finite(name, array)
     if "actions" in sound:
         wrong = list(_bounds(sound["actions"], low, high))
-        yield from wrong or _outside(sound["actions"], low, high)
+        yield from _as_a_whole(wrong) if wrong else _outside(sound["actions"], low, high)
+
+
+def _as_a_whole(lines: Iterable[str]) -> Iterator[Defect]:
+    """Problems of a whole column, and of no row in particular."""
+    for line in lines:
+        yield Defect([line], np.empty(0, np.intp))
 
 
 def _array(values: ArrayLike) -> Array:
@@ -123,7 +144,7 @@ def _bounds(actions: Array, low: ArrayLike, high: ArrayLike) -> Iterator[str]:
         yield f"action_high: expected a range from action_low that is finite (float32), got {_short(greatest - least)}"
 
 
-def _not_finite(name: str, array: Array) -> Iterator[str]:
+def _not_finite(name: str, array: Array) -> Iterator[Defect]:
     def bad(block: Array) -> Array:
         with np.errstate(over="ignore"):
             return ~np.isfinite(block.astype(np.float32, copy=False))
@@ -133,7 +154,7 @@ def _not_finite(name: str, array: Array) -> Iterator[str]:
     yield from _listed(name, rows, values, "expected finite numbers (float32)")
 
 
-def _not_flags(name: str, array: Array) -> Iterator[str]:
+def _not_flags(name: str, array: Array) -> Iterator[Defect]:
     if array.dtype.kind == "b":
         return
     flat = array.reshape(len(array))
@@ -141,7 +162,7 @@ def _not_flags(name: str, array: Array) -> Iterator[str]:
     yield from _listed(name, rows, (str(flat[row]) for row in rows[:SHOWN]), "expected true or false (0 or 1)")
 
 
-def _outside(actions: Array, low: ArrayLike, high: ArrayLike) -> Iterator[str]:
+def _outside(actions: Array, low: ArrayLike, high: ArrayLike) -> Iterator[Defect]:
     below, above = np.asarray(low, np.float64), np.asarray(high, np.float64)
 
     def bad(block: Array) -> Array:
@@ -197,8 +218,10 @@ def _short(bound: NDArray[np.float64]) -> str:
     return f"{values[0]:g}" if len(values) == 1 else f"{values[0]:g}..{values[-1]:g}"
 
 
-def _listed(name: str, rows: NDArray[np.intp], values: Iterator[str], expected: str) -> Iterator[str]:
-    for row, value in zip(rows[:SHOWN], values, strict=True):
-        yield f"{name}: row {row} is {value}; {expected}"
+def _listed(name: str, rows: NDArray[np.intp], values: Iterator[str], expected: str) -> Iterator[Defect]:
+    if not len(rows):
+        return
+    lines = [f"{name}: row {row} is {value}; {expected}" for row, value in zip(rows[:SHOWN], values, strict=True)]
     if len(rows) > SHOWN:
-        yield f"{name}: {len(rows) - SHOWN} more rows like these, the last is row {rows[-1]}"
+        lines.append(f"{name}: {len(rows) - SHOWN} more rows like these, the last is row {rows[-1]}")
+    yield Defect(lines, rows)

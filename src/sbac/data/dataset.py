@@ -45,6 +45,7 @@ class Dataset:
     has_next_action: a' lies in the same episode, or the row is terminal and a' is masked
     episodes: (count, 2), the first row of each and the row after its last
     kind: "D4RL" | "Minari" | "made" | "embedded" | "user"; task: the task whose returns it is scored with, or None
+    environment: the Gymnasium id of the environment it is from, where it is known
 
     Where s' is not known, `next_observations` repeats the row's own observation: never another episode's state.
     """
@@ -63,6 +64,7 @@ class Dataset:
         name: str = "arrays",
         kind: str = "user",
         task: str | None = None,
+        environment: str | None = None,
     ) -> None:
         if kind not in SOURCE_KINDS:
             raise unknown("kind of data", str(kind), SOURCE_KINDS)
@@ -81,6 +83,7 @@ class Dataset:
 
         self.name, self.kind = name, kind
         self.task = find_task(task).name if task is not None else None
+        self.environment = environment
         self.observations = _floats(observations)
         rows = len(self.observations)
         raw = np.asarray(actions)
@@ -180,15 +183,17 @@ class Dataset:
 
     def _rows(self, chosen: Flags) -> "Dataset":
         return Dataset(
-            **{name: column[chosen] for name, column in self._columns().items()},
+            **{name: column[chosen] for name, column in self.columns().items()},
             action_low=self.action_low,
             action_high=self.action_high,
             name=self.name,
             kind=self.kind,
             task=self.task,
+            environment=self.environment,
         )
 
-    def _columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, Any]:
+        """The columns of the log; s' only where the log stores it."""
         names = ["observations", "actions", "rewards", "terminals", "timeouts"]
         return {name: getattr(self, name) for name in names + ["next_observations"] * self.stores_next}
 
@@ -197,8 +202,8 @@ class Dataset:
         path = Path(path)
         if path.suffix != ".npz":
             raise UserError(f"{path}: datasets are saved as .npz")
-        about = {"name": self.name, "kind": self.kind, "task": self.task or ""}
-        arrays = self._columns() | {"action_low": self.action_low, "action_high": self.action_high}
+        about = {"name": self.name, "kind": self.kind, "task": self.task or "", "environment": self.environment or ""}
+        arrays = self.columns() | {"action_low": self.action_low, "action_high": self.action_high}
         arrays |= {key: np.array(value) for key, value in about.items()}
         write_atomic(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
 

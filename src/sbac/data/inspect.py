@@ -8,14 +8,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbac.data.columns import BLOCK, SHOWN, moments, problems
+from sbac.data.columns import BLOCK, OPTIONAL, REQUIRED, SHOWN, defects, moments
 from sbac.data.dataset import Dataset, jumps
 from sbac.data.formats import minari
-from sbac.data.loading import Source, d4rl_folders, data_folder, embedded_file, load, made_names, read
+from sbac.data.loading import (
+    LogOptions,
+    Source,
+    d4rl_folders,
+    data_folder,
+    doubts,
+    embedded_file,
+    load,
+    made_names,
+    read,
+)
 from sbac.environments.tasks import EMBEDDED, TASKS, find_task
 from sbac.errors import UserError
 from sbac.files import write_atomic
 
+FIELDS = REQUIRED + OPTIONAL
 SATURATED = 0.001
 """An action counts as saturated within this share of its range from a bound."""
 BINS = 12
@@ -29,6 +40,7 @@ class Summary:
     name: str
     kind: str
     task: str | None
+    environment: str | None
     hash: str
     transitions: int
     with_next_state: int
@@ -38,6 +50,8 @@ class Summary:
     score: float | None
     terminals: int
     time_limits: int
+    bounds: NDArray[np.float64]
+    """Per action feature: its lower and its upper bound."""
     saturation: NDArray[np.float64]
     """Per action feature, the share of rows at a bound."""
     observations: NDArray[np.float64]
@@ -54,6 +68,7 @@ def summarise(data: Dataset) -> Summary:
         name=data.name,
         kind=data.kind,
         task=data.task,
+        environment=data.environment,
         hash=data.hash,
         transitions=len(data),
         with_next_state=int(data.has_next.sum()),
@@ -63,6 +78,7 @@ def summarise(data: Dataset) -> Summary:
         score=data.score,
         terminals=int(data.terminals.sum()),
         time_limits=int(data.timeouts.sum()),
+        bounds=np.stack([data.action_low, data.action_high], axis=1).astype(np.float64),
         saturation=saturation(data),
         observations=np.stack([o.min(axis=0), mean, deviation, o.max(axis=0)], axis=1),
         duplicates=int(duplicates(data).sum()),
@@ -128,6 +144,9 @@ def _described(s: Summary) -> Iterator[str]:
     yield f"                  ({s.terminals / s.transitions:.3%} and {s.time_limits / s.transitions:.3%} of the rows)"
     r = s.returns
     yield f"  returns         mean {r.mean():.2f}, std {r.std():.2f}, {r.min():.2f} to {r.max():.2f}{scored}"
+    yield f"  action bounds   {_bounds_text(s.bounds)}"
+    if s.environment is not None:
+        yield f"  environment     {s.environment}"
     yield f"  at a bound      {s.saturation.mean():.2%} of the action values, at most {s.saturation.max():.2%} in one"
     yield f"  duplicates      {s.duplicates:,} rows repeat an earlier one"
     yield f"  sha256          {s.hash}"
@@ -140,6 +159,12 @@ def _described(s: Summary) -> Iterator[str]:
     for feature, (low, mean, deviation, high) in enumerate(s.observations):
         constant = "  constant" if low == high else ""
         yield f"  {feature:>4}        {low:>11.4g} {mean:>11.4g} {deviation:>11.4g} {high:>11.4g}{constant}"
+
+
+def _bounds_text(bounds: NDArray[np.float64]) -> str:
+    """Equal bounds once, others one by one."""
+    pairs = [f"{low:g} to {high:g}" for low, high in bounds]
+    return pairs[0] if len(set(pairs)) == 1 else ", ".join(pairs)
 
 
 def _draw(data: Dataset, summary: Summary, path: Path) -> None:
@@ -178,6 +203,10 @@ class Findings:
 
     problems: list[str]
     notes: list[str]
+    rows: int
+    """Rows of the log; 0 if it could not be read."""
+    wrong_rows: int
+    """Rows with at least one problem."""
 
 
 def check(source: str | Path) -> list[str]:
@@ -185,16 +214,21 @@ def check(source: str | Path) -> list[str]:
     return examine(source).problems
 
 
-def examine(source: str | Path) -> Findings:
+def examine(source: str | Path, options: LogOptions | None = None) -> Findings:
     """Every problem of a file, and every oddity that the rules of transitions settle."""
     try:
-        known = read(source)
+        known = read(source, options or LogOptions())
     except UserError as error:
-        return Findings([str(error)], [])
-    columns = {key: value for key, value in known.items() if key not in ("name", "kind", "task")}
-    low, high = columns.pop("action_low", -1.0), columns.pop("action_high", 1.0)
-    found = list(problems(columns, low, high))
-    return Findings(found, [] if found else list(_notes(columns, Dataset(**known))))
+        return Findings([str(error)], [], 0, 0)
+    columns = {key: value for key, value in known.items() if key in FIELDS}
+    low, high = known.get("action_low", -1.0), known.get("action_high", 1.0)
+    found = list(defects(columns, low, high))
+    rows = max((len(column) for column in columns.values() if np.ndim(column)), default=0)
+    if found:
+        wrong = np.unique(np.concatenate([defect.rows for defect in found]))
+        return Findings([line for defect in found for line in defect.lines], [], rows, len(wrong))
+    data = Dataset(**known)
+    return Findings([], [*doubts(data), *_notes(columns, data)], rows, 0)
 
 
 def _notes(columns: dict[str, ArrayLike], data: Dataset) -> Iterator[str]:

@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from sbac.data.columns import missing
 from sbac.data.dataset import Dataset, Floats
-from sbac.data.formats import hdf5, minari, tables
+from sbac.data.formats import arrow, hdf5, minari, parquet
 from sbac.data.loading import HDF5, locate
-from sbac.data.naming import ColumnMap
+from sbac.data.naming import ColumnMap, match
 from sbac.environments.tasks import find_task
 from sbac.errors import UserError, positive
 
@@ -38,6 +38,8 @@ class Blocks(Protocol):
     """A file whose rows can be read in parts."""
 
     rows: int
+    about: dict[str, Any]
+    """What is known of the log beside its rows."""
 
     def ranges(self, size: int) -> list[tuple[int, int]]:
         """The blocks of about `size` rows, as their first row and the row after their last."""
@@ -53,12 +55,12 @@ class Survey:
     """What one pass over a log finds."""
 
     hash: str
-    episodes: int
     mean: NDArray[np.float64]
     std: NDArray[np.float64]
     rewards: tuple[float, float]
     """The lowest and the highest."""
-    returns: tuple[float, float]
+    returns: NDArray[np.float64]
+    """Of every episode."""
     initial_observations: Floats
     sample: Floats
     """Observations of rows that lie evenly over the log."""
@@ -80,6 +82,7 @@ class StreamedLog:
         self.name: str = about["name"]
         self.kind: str = about.get("kind", "user")
         self.task: str | None = about.get("task")
+        self.environment: str | None = about.get("environment")
         self.ring_rows, self.reuse = ring_rows, reuse
         self._bounds: dict[str, ArrayLike] = {
             name: about[name] for name in ("action_low", "action_high") if about.get(name) is not None
@@ -115,6 +118,11 @@ class StreamedLog:
             if following is not None:
                 waiting = following
         return counts.survey(first_rows)
+
+    @property
+    def returns(self) -> NDArray[np.float64]:
+        """The undiscounted return of every episode."""
+        return self.survey.returns
 
     @cached_property
     def sizes(self) -> tuple[int, int]:
@@ -159,8 +167,9 @@ class _Counts:
     def __init__(self, rows: int) -> None:
         self._digest = hashlib.sha256()
         self._rows, self._mean, self._squares = 0, np.zeros(()), np.zeros(())
-        self._rewards, self._returns = [np.inf, -np.inf], [np.inf, -np.inf]
-        self._episodes, self._running, self._begins = 0, 0.0, True
+        self._rewards = [np.inf, -np.inf]
+        self._returns: list[NDArray[np.float64]] = []
+        self._running, self._begins = 0.0, True
         self._sampled = np.linspace(0, rows - 1, SAMPLE).astype(int)
         self._sample: list[Floats] = []
         self._initial: Floats | None = None
@@ -197,11 +206,8 @@ class _Counts:
 
     def _add_returns(self, rewards: NDArray[np.float64], ends: NDArray[np.intp]) -> None:
         so_far = self._running + np.cumsum(rewards)
-        returns = np.diff(so_far[ends], prepend=0.0)
+        self._returns.append(np.diff(so_far[ends], prepend=0.0))
         self._running = float(so_far[-1] - (so_far[ends[-1]] if len(ends) else 0.0))
-        if len(returns):
-            self._returns = [min(self._returns[0], returns.min()), max(self._returns[1], returns.max())]
-        self._episodes += len(ends)
 
     def _add_initial(self, states: Floats) -> None:
         """Every initial state draws a lot; those with the lowest are kept."""
@@ -214,11 +220,10 @@ class _Counts:
         assert self._initial is not None
         return Survey(
             hash=self._digest.hexdigest(),
-            episodes=self._episodes,
             mean=self._mean,
             std=np.sqrt(self._squares / self._rows),
             rewards=(float(self._rewards[0]), float(self._rewards[1])),
-            returns=(float(self._returns[0]), float(self._returns[1])),
+            returns=np.concatenate(self._returns),
             initial_observations=self._initial,
             sample=np.concatenate(self._sample),
             first_rows=first_rows,
@@ -240,17 +245,18 @@ def stream(
     reuse: how often a row is drawn, on average, while it lies there; more makes less to read.
     """
     found = locate(source)
-    path, about = found.path, {"name": found.path.name, **found.about}
+    path = found.path
     blocks: Blocks
     if path.is_dir() and (path / "data" / "metadata.json").is_file():
         blocks = minari.EpisodeBlocks(path)
-        about = {**blocks.about, **about, "name": blocks.about["name"], "kind": "Minari"}
     elif path.suffix in HDF5:
         blocks = hdf5.ColumnBlocks(path, columns)
     elif path.suffix == ".parquet":
-        blocks = tables.RowGroups(path, columns)
+        with arrow.readable(path):
+            blocks = parquet.RowGroups(path, lambda names: match(names, columns, str(path)))
     else:
         raise UserError(f"{path}: cannot be streamed; expected a Parquet or HDF5 file, or a Minari dataset")
+    about: dict[str, Any] = {"name": path.name, **blocks.about, **found.about}
     if task is not None:
         about["task"] = find_task(task).name
     return StreamedLog(blocks, about, ring_rows, reuse)

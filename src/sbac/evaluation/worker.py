@@ -40,7 +40,8 @@ class EvaluationWorker:
             if name not in self._evaluators:
                 self._evaluators[name] = Evaluator(name)
             policy = Policy.load(request.fields["policy"])
-            result = self._evaluators[name](policy, request.fields["episodes"], request.fields["seed"])
+            # A simulation that breaks down must not end the training whose policy it plays.
+            result = self._evaluators[name](policy.unchecked, request.fields["episodes"], request.fields["seed"])
         except UserError:
             raise
         except Exception as error:  # most likely of the environment, which is the user's

@@ -25,9 +25,23 @@ class Critic(eqx.Module):
         *,
         members: int = 2,
         normalise: bool = False,
+        learned_norm: bool = False,
+        last_scale: float = 1.0,
+        hidden_bias: float = 0.0,
     ) -> "Critic":
+        """The last four are those of `MLP.create`."""
+
         def one(k: PRNGKeyArray) -> MLP:
-            return MLP.create(k, observations + actions, hidden, 1, normalise=normalise)
+            return MLP.create(
+                k,
+                observations + actions,
+                hidden,
+                1,
+                normalise=normalise,
+                learned_norm=learned_norm,
+                last_scale=last_scale,
+                hidden_bias=hidden_bias,
+            )
 
         return cls(jax.vmap(one)(jax.random.split(key, members)))
 

@@ -79,8 +79,11 @@ class GaussianPolicy(eqx.Module):
     def create(cls, key: PRNGKeyArray, observations: int, hidden: Sequence[int], actions: int) -> "GaussianPolicy":
         return cls(MLP.create(key, observations, hidden, 2 * actions))
 
-    def __call__(self, observations: Float[Array, "*batch obs"]) -> Gaussian:
-        mean, raw = jnp.split(self.net(observations), 2, axis=-1)
+    def __call__(
+        self, observations: Float[Array, "*batch obs"], dropout: float = 0.0, key: PRNGKeyArray | None = None
+    ) -> Gaussian:
+        """With a key, the output of the network with dropout: for training."""
+        mean, raw = jnp.split(self.net(observations, dropout=dropout, key=key), 2, axis=-1)
         return Gaussian(mean, bounded_log_std(raw))
 
 
@@ -90,8 +93,17 @@ class DeterministicPolicy(eqx.Module):
     net: MLP
 
     @classmethod
-    def create(cls, key: PRNGKeyArray, observations: int, hidden: Sequence[int], actions: int) -> "DeterministicPolicy":
-        return cls(MLP.create(key, observations, hidden, actions))
+    def create(
+        cls,
+        key: PRNGKeyArray,
+        observations: int,
+        hidden: Sequence[int],
+        actions: int,
+        *,
+        last_scale: float = 1.0,
+        hidden_bias: float = 0.0,
+    ) -> "DeterministicPolicy":
+        return cls(MLP.create(key, observations, hidden, actions, last_scale=last_scale, hidden_bias=hidden_bias))
 
     def __call__(self, observations: Float[Array, "*batch obs"]) -> Float[Array, "*batch act"]:
         return jnp.tanh(self.net(observations))

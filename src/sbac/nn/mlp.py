@@ -33,11 +33,16 @@ def precision(name: Precision) -> Generator[None]:
 
 
 class MLP(eqx.Module):
-    """Dense layers with ReLU between them; `normalise` adds LayerNorm after each ReLU (ReBRAC's critic)."""
+    """Dense layers with ReLU between them; `normalise` adds LayerNorm after each ReLU.
+
+    Where `scales` and `offsets` are not empty, LayerNorm's output is multiplied by the one and the other is added.
+    """
 
     weights: list[Array]
     biases: list[Array]
     normalise: bool = eqx.field(static=True, default=False)
+    scales: list[Array] = eqx.field(default_factory=list[Array])
+    offsets: list[Array] = eqx.field(default_factory=list[Array])
 
     @classmethod
     def create(
@@ -48,9 +53,14 @@ class MLP(eqx.Module):
         outputs: int,
         *,
         normalise: bool = False,
+        learned_norm: bool = False,
         last_scale: float = 1.0,
+        hidden_bias: float = 0.0,
     ) -> "MLP":
-        """Uniform fan-in initialisation; `last_scale` shrinks the last layer (small first outputs)."""
+        """Uniform fan-in initialisation; `last_scale` shrinks the last layer (small first outputs).
+
+        `learned_norm` gives LayerNorm a scale and an offset that are learned.
+        """
         sizes = [inputs, *hidden, outputs]
         shapes = list(zip(sizes[:-1], sizes[1:], strict=True))
         # One draw for all layers: a draw each would multiply the time to compile.
@@ -61,8 +71,9 @@ class MLP(eqx.Module):
             draw.reshape(shape) * (scale / math.sqrt(shape[0]))
             for draw, shape, scale in zip(draws, shapes, scales, strict=True)
         ]
-        biases = [jnp.zeros(fan_out) for _, fan_out in shapes]
-        return cls(weights, biases, normalise)
+        biases = [*(jnp.full(size, hidden_bias) for size in hidden), jnp.zeros(outputs)]
+        learned = list(hidden) if normalise and learned_norm else []
+        return cls(weights, biases, normalise, [jnp.ones(n) for n in learned], [jnp.zeros(n) for n in learned])
 
     def __call__(
         self, *inputs: Float[Array, "*batch _"], dropout: float = 0.0, key: PRNGKeyArray | None = None
@@ -80,6 +91,8 @@ class MLP(eqx.Module):
             if self.normalise:
                 x = x.astype(full)
                 x = (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)
+                if self.scales:
+                    x = x * self.scales[layer] + self.offsets[layer]
                 x = x.astype(hidden)
             if key is not None:
                 kept = jax.random.bernoulli(jax.random.fold_in(key, layer), 1.0 - dropout, x.shape)

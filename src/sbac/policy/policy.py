@@ -46,26 +46,46 @@ class Policy:
         self._center = 0.5 * (self.arrays["scale/action_high"] + self.arrays["scale/action_low"])
         self._half = 0.5 * (self.arrays["scale/action_high"] - self.arrays["scale/action_low"])
 
+    def __repr__(self) -> str:
+        sizes = f"{len(self.arrays['scale/observation_mean'])} observations to {len(self._half)} actions"
+        return f"Policy({self.config.get('algorithm', self.kind)} {self.config.get('label', '')}, {sizes})"
+
     @property
     def is_finite(self) -> bool:
         """Whether all numbers in its arrays are finite; after a training that diverged they are not."""
         return all(bool(np.isfinite(array).all()) for array in self.arrays.values())
 
+    def at(self, *, alpha: float) -> "Policy":
+        """The policy of another alpha, for a policy that was trained for a range of them."""
+        own = self.config.get("alpha")
+        if own == alpha:
+            return self
+        trained = "without an alpha" if own is None else f"for alpha {own:g} alone"
+        raise UserError(f"alpha {alpha:g}: the policy was trained {trained}")
+
     def __call__(self, observations: ArrayLike) -> Floats:
-        """The deterministic action(s) for one observation or a batch of them."""
-        return self._apply(observations, lambda s: self._formula.mode(self.arrays, s))
+        """The deterministic action(s) for one observation or a batch of them.
+
+        An observation that is not finite is refused: its action would mean nothing.
+        """
+        return self._apply(_finite(observations), lambda s: self._formula.mode(self.arrays, s))
+
+    def unchecked(self, observations: ArrayLike) -> Floats:
+        """As a call, but an observation that is not finite passes, and its action is not finite or arbitrary."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            return self._apply(observations, lambda s: self._formula.mode(self.arrays, s))
 
     def sample(self, observations: ArrayLike, seed: int | np.random.Generator = 0) -> Floats:
         """Actions drawn from the policy."""
         rng = np.random.default_rng(seed)
-        return self._apply(observations, lambda s: self._formula.sample(self.arrays, s, rng))
+        return self._apply(_finite(observations), lambda s: self._formula.sample(self.arrays, s, rng))
 
     def log_prob(self, observations: ArrayLike, actions: ArrayLike) -> Floats:
         """Log density of actions (in the environment's units), where the method has a density."""
         if not self._formula.has_density:
             raise UserError(f"a policy of kind {self.kind!r} has no density")
         given = np.asarray(actions, np.float32)
-        s = self._standardised(observations)
+        s = self._standardised(_finite(observations))
         if given.shape[-1:] != self._half.shape:
             raise UserError(f"actions of shape {given.shape}: expected {len(self._half)} numbers in the last axis")
         a = (given - self._center) / self._half
@@ -113,3 +133,12 @@ class Policy:
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise UserError(f"{path}: a damaged policy ({type(error).__name__}: {error})") from None
         return policy
+
+
+def _finite(observations: ArrayLike) -> Floats:
+    """The observations as an array; refuses a NaN or an infinity, and says where it is."""
+    given = np.asarray(observations, np.float32)
+    if not np.isfinite(given).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(given))[0])
+        raise UserError(f"observations{list(place)} is {given[place]}; expected finite numbers")
+    return given

@@ -1,5 +1,7 @@
 """Two runs side by side: where their configurations differ, and how their policies did."""
 
+from collections.abc import Mapping
+
 from sbac.config import RETIRED
 from sbac.records import as_json, is_list, is_object
 from sbac.results.describe import describe
@@ -8,7 +10,7 @@ from sbac.results.statistics import probability_of_improvement
 from sbac.runs import Run
 from sbac.text import counted, number, setting_text, text_table
 
-IGNORED = {"labels", "runs", "format"}
+IGNORED = {"labels", "runs", "format", "command", "log"}
 
 
 def compare(first: Run, second: Run, names: tuple[str, str]) -> str:
@@ -52,9 +54,16 @@ def _text(value: object) -> str:
 
 
 def _scores(first: Run, second: Run) -> list[list[str]]:
-    """A row for each setting; where both runs have it, how likely a seed of the first beats one of the second."""
+    """The log, the clones, and a row for each setting; where both runs have it, how likely a seed of the first beats
+    one of the second. Where each run has one setting, they stand in one row."""
     left, right = ({_setting(s): s for s in collect([describe(run)]) if s.evaluated} for run in (first, second))
-    rows: list[list[str]] = []
+    if len(left) == len(right) == 1:
+        a, b = next(iter(left.values())), next(iter(right.values()))
+        name = _setting(a) if a.label == b.label else f"{a.label} / {b.label}"
+        left, right = {name: a}, {name: b}
+    rows = [["the log", *(_log(side) for side in (left, right)), ""]]
+    rows.append(["the clone", *(_clone(side) for side in (left, right)), ""])
+    rows = [row for row in rows if row[1:] != ["-", "-", ""]]
     for setting in dict.fromkeys([*left, *right]):
         a, b = left.get(setting), right.get(setting)
         better = ""
@@ -72,3 +81,14 @@ def _setting(s: Series) -> str:
 
 def _score(s: Series | None) -> str:
     return "-" if s is None else f"{number(s.mean, s.deviation)} ({counted(len(s.trials), 'seed')})"
+
+
+def _log(side: Mapping[str, Series]) -> str:
+    known = [s.data_mean for s in side.values() if s.data_mean is not None]
+    return number(known[0]) if known else "-"
+
+
+def _clone(side: Mapping[str, Series]) -> str:
+    """The range, where clones differ between settings."""
+    means = {number(float(s.clone_scores.mean())) for s in side.values() if s.clone_scores is not None}
+    return " to ".join(sorted(means, key=float)[:: max(1, len(means) - 1)]) or "-"

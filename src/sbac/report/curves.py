@@ -5,8 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from sbac.report.drawing import COLOURS, new_figure, save_png
+from sbac.errors import UserError
+from sbac.files import write_atomic
+from sbac.report.drawing import COLOURS, Figure, Picture, new_figure, png_bytes, save_png
 from sbac.report.summary import known_setting, run_name, scores_or_returns
+from sbac.results.describe import describe
+from sbac.results.series import collect
 from sbac.runs import Run
 
 
@@ -36,6 +40,22 @@ def curves(run: Run) -> dict[str, dict[int, list[float]]]:
 
 def learning_curves(runs: Mapping[str, Run], path: Path, reference: Mapping[str, float] | None = None) -> None:
     """Draws the runs into one PNG; `reference` adds horizontal lines."""
+    save_png(_draw(runs, reference or {}), path)
+
+
+def plot(run: Run, path: Path | None = None) -> Picture:
+    """The learning curves of a run, its clone, and the log's mean."""
+    series = [s for s in collect([describe(run)]) if s.evaluated]
+    if not series:
+        raise UserError("a run that was not evaluated has no learning curve; train it with an environment")
+    log = series[0].data_mean
+    picture = Picture(png_bytes(_draw({"": run}, {} if log is None else {"the log": log})))
+    if path is not None:
+        write_atomic(path, picture.png)
+    return picture
+
+
+def _draw(runs: Mapping[str, Run], reference: Mapping[str, float]) -> Figure:
     figure, (axes,) = new_figure(1, 1, 7.0, 4.0)
     drawn = 0
     for label, run in runs.items():
@@ -48,10 +68,10 @@ def learning_curves(runs: Mapping[str, Run], path: Path, reference: Mapping[str,
             axes.plot(steps, mean, color=colour, marker=marker, label=f"{label} {name}".strip())
             axes.fill_between(steps, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
             drawn += 1
-    for name, value in (reference or {}).items():
+    for name, value in reference.items():
         axes.axhline(value, color="0.4", linestyle="--", linewidth=1, label=name)
     scored = any(row.episodes.scores is not None for run in runs.values() for row in run.evaluation_rows)
     axes.set_xlabel("gradient steps")
     axes.set_ylabel("normalised score" if scored else "return")
     axes.legend(frameon=False, fontsize="small")
-    save_png(figure, path)
+    return figure

@@ -1,6 +1,8 @@
 """Pictures by matplotlib, drawn without a screen. Its types are known in part only: they stop here."""
 
 import importlib
+import io
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,23 @@ def save_svg(figure: Figure, path: Path) -> None:
     """The same picture is the same bytes: no date, no random names."""
     with _pyplot().rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none"}):
         _save(figure, path, format="svg", metadata={"Date": None, "Creator": None})
+
+
+@dataclass(frozen=True, repr=False)
+class Picture:
+    """A picture that a notebook shows."""
+
+    png: bytes
+
+    def _repr_png_(self) -> bytes:
+        return self.png
+
+
+def png_bytes(figure: Figure) -> bytes:
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", dpi=150)
+    _pyplot().close(figure)
+    return stream.getvalue()
 
 
 def save_png(figure: Figure, path: Path) -> None:

@@ -316,7 +316,9 @@
       const lines = evaluated(view, dataset).map(({ method, look, series: s }) => ({
         name: method, look, x: s.x, y: s.y, sd: s.sd, low: s.y.map((v, i) => v - s.sd[i]), high: s.y.map((v, i) => v + s.sd[i]),
       }));
-      const rules = dataset.returns ? [{ name: "data", value: dataset.returns.mean }] : [];
+      const rules = dataset.mean === null ? [] : [{ name: "the log", value: dataset.mean }];
+      const clones = new Map(evaluated(view, dataset).filter(({ series: s }) => s.clone !== null).map(({ method, series: s }) => [s.clone, method]));
+      for (const [value, method] of clones) rules.push({ name: clones.size > 1 ? `clone of ${method}` : "the clone", value });
       lineChart(card(box, dataset.name, dataset.unit), lines, { label: `Learning curves on ${dataset.name}`, xLabel: "gradient steps", xName: "step", rules });
     }
   }

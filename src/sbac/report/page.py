@@ -12,6 +12,8 @@ from importlib.resources import files as resources
 
 from sbac import files
 from sbac.records import Json, as_json, is_list, is_object
+from sbac.report.html import head_cell, note
+from sbac.report.outcome_section import outcome_section
 from sbac.report.payload import EVERY, PageData, page_data
 from sbac.results.cells import CellRecord, MeasuredRun
 from sbac.results.commands import bench_commands
@@ -32,7 +34,7 @@ from sbac.results.tables import (
     short_name,
     what_w_changes,
 )
-from sbac.text import counted, number, number_or_blank, phases_text, setting_text
+from sbac.text import counted, counted_policies, number, number_or_blank, phases_text, setting_text
 
 ABBREVIATIONS = (
     "HC = HalfCheetah, Hop = Hopper, W = Walker2d; r = random, m = medium, mr = medium-replay, me = medium-expert, "
@@ -49,6 +51,7 @@ def build_page(records: Sequence[MeasuredRun], title: str = "sbac report", strip
     tables = score_tables(series)
     data = page_data(records, series, tables)
     sections = [
+        _section("outcome", "What came out", outcome_section(series)) if outcome_section(series) else "",
         _section("scores", "Scores", "".join(_scores(table, i) for i, table in enumerate(tables)) + _every(series)),
         _section("overall", "Over all tasks", _overall_text() + _charts("overall")) if tables else "",
         _section("w", "What w changes", _what_w_changes(series)) if what_w_changes(series) else "",
@@ -123,7 +126,7 @@ def _subtitle(records: Sequence[MeasuredRun], series: Sequence[Series]) -> str:
         count((s.data for s in series if not s.record.is_online), "dataset"),
         count((s.data for s in series if s.record.is_online), "environment"),
         count((s.method for s in series), "method"),
-        f"{sum(len(s.trials) for s in series)} policies",
+        counted_policies(sum(len(s.trials) for s in series)),
         "sbac " + ", ".join(dict.fromkeys(record.code_version or "?" for record in records)),
     ]
     return " · ".join(filter(None, parts))
@@ -134,7 +137,7 @@ def _subtitle(records: Sequence[MeasuredRun], series: Sequence[Series]) -> str:
 
 def _scores(table: ScoreTable, view: int) -> str:
     """Datasets by methods; the table of another view is hidden by the script."""
-    heads = "".join(_head(m, _one_setting(table, m), table.choice(m)) for m in table.methods)
+    heads = "".join(head_cell(m, _one_setting(table, m), table.choice(m)) for m in table.methods)
     rows = "".join(_score_row(table, data) for data in table.datasets)
     means = "".join(_mean_row(table, block) for block in table.blocks)
     foot = f"<tfoot>{means}</tfoot>" if means else ""
@@ -148,8 +151,8 @@ def _scores(table: ScoreTable, view: int) -> str:
     papers = any(paper_score(s) is not None for s in table.chosen.values())
     return (
         f'<div class="view" data-view="{view}"><div class="scroll"><table class="sortable scores">'
-        f"<thead><tr>{_head('dataset', 'kind, steps')}{_head('data', 'its episodes')}{heads}</tr></thead>"
-        f"<tbody>{rows}</tbody>{foot}</table></div>{_note(caption)}" + (_note(PAPER_NOTES) if papers else "") + "</div>"
+        f"<thead><tr>{head_cell('dataset', 'kind, steps')}{head_cell('data', 'its episodes')}{heads}</tr></thead>"
+        f"<tbody>{rows}</tbody>{foot}</table></div>{note(caption)}" + (note(PAPER_NOTES) if papers else "") + "</div>"
     )
 
 
@@ -167,11 +170,6 @@ def _mean_row(table: ScoreTable, block: Block) -> str:
 
 def _data_cell(mean: float | None) -> str:
     return "<td></td>" if mean is None else f'<td data-value="{mean!r}">{number(mean)}</td>'
-
-
-def _head(name: str, *below: str) -> str:
-    small = "".join(f"<small>{escape(line)}</small>" for line in below if line)
-    return f'<th scope="col"><button type="button">{escape(name)}</button>{small}</th>'
 
 
 def _one_setting(table: ScoreTable, method: str) -> str:
@@ -220,25 +218,25 @@ def _score_cell(
 def _every(series: Sequence[Series]) -> str:
     """A row for every setting: nothing chosen, nothing left out."""
     heads = ("dataset", "method", "setting", "steps", "seeds", "episodes", "mean", "sd over seeds", "worst episode")
-    rows = "".join(_setting_row(s) for s in series)
+    rows = "".join(_setting_row(s) for s in series if s.evaluated)
+    if not rows:
+        return note("Nothing was played: see above what can be said without an environment.")
     caption = (
         "Every setting that was trained: the last policy's final episodes, or those of the last evaluation during "
         "training where the final ones have not been played. Worst episode: of all seeds."
     )
     return (
         f'<details class="view" data-view="{EVERY}" open><summary>Every setting</summary><div class="scroll">'
-        f'<table class="sortable"><thead><tr>{"".join(map(_head, heads))}</tr></thead>'
+        f'<table class="sortable"><thead><tr>{"".join(map(head_cell, heads))}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
-        f"{_note(caption)}</details>"
+        f"{note(caption)}</details>"
     )
 
 
 def _setting_row(s: Series) -> str:
     texts = [escape(text) for text in (s.method, s.setting_name, s.steps)]
-    numbers = [str(len(s.trials)), "0", "", "", ""]
-    if s.evaluated:
-        deviation = number_or_blank(s.deviation)
-        numbers[1:] = [str(len(s.episodes[0])), number(s.mean), deviation, number(s.worst)]
+    played = str(len(s.episodes[0]))
+    numbers = [str(len(s.trials)), played, number(s.mean), number_or_blank(s.deviation), number(s.worst)]
     cells = "".join(f"<td>{text}</td>" for text in texts)
     cells += "".join(f'<td data-value="{value}">{value}</td>' for value in numbers)
     name = escape(s.data)
@@ -250,7 +248,7 @@ def _what_w_changes(series: Sequence[Series]) -> str:
     tables: list[str] = []
     for length, rows in what_w_changes(series).items():
         settings = next(iter(rows.values()))
-        heads = "".join(_head(name) for name in ("dataset", *settings))
+        heads = "".join(head_cell(name) for name in ("dataset", *settings))
         body = "".join(
             f'<tr data-task="{escape(data)}"><th scope="row" data-value="{escape(data)}">{escape(data)}</th>'
             + "".join(map(_difference_cell, row.values()))
@@ -258,7 +256,7 @@ def _what_w_changes(series: Sequence[Series]) -> str:
             for data, row in rows.items()
         )
         table = f'<table class="sortable"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>'
-        tables.append(f'<div class="scroll">{table}</div>{_note(f"{length.capitalize()}. {W_NOTE}")}')
+        tables.append(f'<div class="scroll">{table}</div>{note(f"{length.capitalize()}. {W_NOTE}")}')
     return "".join(tables)
 
 
@@ -273,7 +271,7 @@ def _difference_cell(found: Interval | None) -> str:
 
 
 def _overall_text() -> str:
-    return _note(
+    return note(
         "Over the tasks that every method shown in a chart has. Dots: the mean of the middle half of all runs, and the "
         "probability that a run of the first method beats one of the other, on the tasks that both have (how many "
         "stands in brackets); lines: 95 % intervals of the bootstrap that draws seeds within each task. Profiles: the "
@@ -282,9 +280,9 @@ def _overall_text() -> str:
 
 
 def _curves_text() -> str:
-    return _note(
+    return note(
         "Mean over seeds of the evaluations during training, the shaded area one standard deviation between seeds. "
-        "Steps are counted over all phases. The dashed line is the mean of the data."
+        "Steps are counted over all phases. Dashed lines: the mean of the log's episodes, and the clone's score."
     )
 
 
@@ -292,28 +290,24 @@ def _stability_text(series: Sequence[Series]) -> str:
     shortened = any(short_name(s.data) != s.data for s in series)
     online = any(s.record.is_online for s in series)
     notes = [DEFINITION, *([ABBREVIATIONS] if shortened else []), *([ONLINE_NOTE] if online else [])]
-    return "".join(map(_note, notes))
+    return "".join(map(note, notes))
 
 
 def _logged_text(series: Sequence[Series]) -> str:
     means = "Means over seeds, in the last phase."
     if not any("ratio_mean" in table.values for s in series for table in s.record.metrics):
-        return _note(means)
-    return _note(
+        return note(means)
+    return note(
         f"{means} ratio_mean and ratio_ess are the mean and the effective sample size of the visitation ratio w over a "
         "batch, beta_ess is that of the action ratio, and trust is the power that w is raised to."
     )
 
 
 def _histogram_text() -> str:
-    return _note(
+    return note(
         "Returns: all reported episodes, and those of the data. Actions: what the policies do in states of the data, "
         "beside what the data did there, for each dimension of the action. Each line is scaled to its own highest bin."
     )
-
-
-def _note(text: str) -> str:
-    return f'<p class="note">{escape(text)}</p>'
 
 
 def _strip(strip: Strip) -> str:

@@ -154,7 +154,9 @@ def _evaluations(s: Series, bins: Floats) -> JsonObject:
     curve = s.curve()
     episode, evaluation = s.stability()
     counts, edges = np.histogram(np.concatenate(s.episodes), bins)
+    clone = s.clone_scores
     return {
+        "clone": None if clone is None else significant([clone.mean()], 5)[0],
         "x": [step for step, _ in curve],
         "y": significant([values.mean() for _, values in curve], 5),
         "sd": significant([values.std(ddof=1) if len(values) > 1 else 0.0 for _, values in curve], 4),
@@ -199,6 +201,7 @@ def _dataset(s: Series) -> JsonObject:
         "short": short_name(s.data),
         "kind": s.record.data.kind,
         "unit": s.unit,
+        "mean": s.data_mean,
         "returns": returns,
         "actions": None if actions is None else {"low": actions.low, "high": actions.high, "data": actions.data},
     }

@@ -8,7 +8,11 @@ import numpy as np
 
 from sbac.evaluation.evaluate_run import PolicyEpisodes
 from sbac.records import Setting, Settings
-from sbac.runs import Episodes, EvaluationRow, RunRecord
+from sbac.results.describe import describe
+from sbac.results.outcome import verdict
+from sbac.results.series import Series, collect
+from sbac.results.statistics import Floats, mean_interval
+from sbac.runs import Episodes, EvaluationRow, Run, RunRecord, best_tenth
 from sbac.text import number, number_or_blank, setting_text, text_table
 
 
@@ -22,8 +26,11 @@ class SettingSummary:
     episodes: int
     mean: float
     deviation: float | None
-    worst: float
+    worst: float | None
     unit: str = "score"
+    low: float | None = None
+    high: float | None = None
+    """The 95 % interval of the mean over seeds."""
 
 
 def source(record: RunRecord) -> str:
@@ -31,6 +38,43 @@ def source(record: RunRecord) -> str:
     if record.data is None:
         return f"learned in {record.environment}"
     return f"data: {record.data.name} ({record.data.kind}), {record.data.rows:,} rows"
+
+
+def outcome(run: Run) -> str:
+    """What came of a run: its policies beside the clone and the log, and a verdict in a sentence."""
+    log = run.record.log
+    if run.record.evaluation.environment is None:
+        known = (
+            ""
+            if log is None
+            else f"\nthe log's episodes: mean return {number(log.mean)}, best tenth {number(log.best_tenth)}"
+        )
+        return f"not evaluated (--env names an environment to do it in){known}"
+    series = [s for s in collect([describe(run)]) if s.evaluated]
+    lines = [*_log_lines(series), *_clone_lines(series), *(over_seeds(s.label, s.episodes, s.unit) for s in series)]
+    return "\n".join(filter(None, [render(lines), verdict(series)]))
+
+
+def _log_lines(series: Sequence[Series]) -> list[SettingSummary]:
+    log = series[0].record.log if series else None
+    if log is None:
+        return []
+    unit = series[0].unit
+    mean, best, worst = series[0].measured(np.array([log.mean, log.best_tenth, log.worst])).tolist()
+    return [
+        SettingSummary("the log", None, log.episodes, mean, None, worst, unit),
+        SettingSummary("the log's best tenth", None, best_tenth(log.episodes), best, None, None, unit),
+    ]
+
+
+def _clone_lines(series: Sequence[Series]) -> list[SettingSummary]:
+    """A line for each clone: settings that the first phase does not depend on share one."""
+    found: dict[str, SettingSummary] = {}
+    for s in series:
+        if s.clone_episodes is not None:
+            line = over_seeds("the clone", s.clone_episodes, s.unit)
+            found.setdefault(repr(line), line)
+    return list(found.values())
 
 
 def last_evaluations(rows: Sequence[EvaluationRow], phase: str | None = None) -> list[PolicyEpisodes]:
@@ -69,15 +113,24 @@ def summarise_settings(rows: Iterable[PolicyEpisodes]) -> list[SettingSummary]:
 
 
 def _summary(name: str, group: Sequence[Episodes]) -> SettingSummary:
-    means = [float(np.mean(scores_or_returns(episodes))) for episodes in group]
+    unit = "return" if group[0].scores is None else "score"
+    return over_seeds(name, [np.array(scores_or_returns(episodes)) for episodes in group], unit)
+
+
+def over_seeds(name: str, episodes: Sequence[Floats], unit: str) -> SettingSummary:
+    """The line of one setting, from the episodes of each of its seeds."""
+    means = [float(played.mean()) for played in episodes]
+    mean, low, high = mean_interval(means)
     return SettingSummary(
         name,
-        seeds=len(group),
-        episodes=len(group[0].returns),
-        mean=float(np.mean(means)),
+        seeds=len(means),
+        episodes=len(episodes[0]),
+        mean=mean,
         deviation=float(np.std(means, ddof=1)) if len(means) > 1 else None,
-        worst=float(min(min(scores_or_returns(episodes)) for episodes in group)),
-        unit="return" if group[0].scores is None else "score",
+        worst=float(min(played.min() for played in episodes)),
+        unit=unit,
+        low=low,
+        high=high,
     )
 
 
@@ -85,15 +138,15 @@ def render(table: Sequence[SettingSummary]) -> str:
     """The table as aligned text."""
     if not table:
         return "not evaluated yet"
-    head = ["policy", "seeds", "episodes", f"mean {table[0].unit}", "sd over seeds", "worst episode"]
+    head = ["policy", "seeds", "episodes", f"mean {table[0].unit}", "95 % over seeds", "worst episode"]
     rows = [
         [
             line.name,
             "" if line.seeds is None else str(line.seeds),
             str(line.episodes),
             number(line.mean),
-            number_or_blank(line.deviation),
-            number(line.worst),
+            "" if line.low is None or line.high is None else f"{number(line.low)} to {number(line.high)}",
+            number_or_blank(line.worst),
         ]
         for line in table
     ]

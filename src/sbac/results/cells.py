@@ -15,7 +15,7 @@ from sbac import files
 from sbac.errors import UserError
 from sbac.records import Json, Settings, as_json, is_object, parse, rest
 from sbac.results.protocol import Protocol
-from sbac.runs import DataRecord
+from sbac.runs import DataRecord, LogReturns
 
 FORMAT = 1
 ONLINE = "online"
@@ -86,6 +86,8 @@ class ActionCounts:
 
     setting: Settings
     counts: list[list[int]]
+    distance: float | None = None
+    """Between these actions and the logged ones, in states of the data: the mean, as a share of an action's range."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,7 @@ class MeasuredRun:
     curves: list[Curve]
     metrics: list[MetricTable]
     actions: Actions | None = None
+    log: LogReturns | None = None
 
     @cached_property
     def _shared(self) -> SharedFields:

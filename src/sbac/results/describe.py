@@ -24,7 +24,7 @@ from sbac.results.cells import (
     RunPoint,
     Watched,
 )
-from sbac.runs import DataRecord, EvaluationRow, MetricRow, Place, Run, RunRecord, policy_setting
+from sbac.runs import DataRecord, EvaluationRow, LogReturns, MetricRow, Place, Run, RunRecord, policy_setting
 from sbac.text import significant
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def describe(run: Run, data: "Dataset | None" = None) -> MeasuredRun:
         curves=_curves(run.evaluation_rows, grid),
         metrics=_metric_tables(run.metric_rows, grid),
         actions=None if data is None else _actions(run, data, grid),
+        log=record.log if data is None else LogReturns.of(data.returns),
     )
 
 
@@ -127,11 +128,17 @@ def _actions(run: Run, data: "Dataset", grid: Sequence[str]) -> Actions:
             for i in range(actions.shape[1])
         ]
 
+    def distance(actions: NDArray[Any]) -> float | None:
+        seeds = len(actions) // len(rows)
+        apart = np.abs(actions - np.tile(data.actions[rows], (seeds, 1))) / (high - low)
+        return significant([float(apart.mean())], 3)[0]
+
     by_setting: dict[str, tuple[Mapping[str, Setting], list[NDArray[Any]]]] = {}
     for policy in run.policies:
         setting = policy_setting(policy, grid)
         by_setting.setdefault(json.dumps(setting), (setting, []))[1].append(np.asarray(policy(states)))
-    policies = [ActionCounts(setting, counts(np.concatenate(actions))) for setting, actions in by_setting.values()]
+    every = [(setting, np.concatenate(actions)) for setting, actions in by_setting.values()]
+    policies = [ActionCounts(setting, counts(actions), distance(actions)) for setting, actions in every]
     return Actions(_finite(low), _finite(high), counts(data.actions[rows]), policies)
 
 

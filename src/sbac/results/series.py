@@ -21,6 +21,8 @@ from sbac.text import setting_text, steps_text
 
 ONE, BEST = "one", "best"
 PRESET = "its preset"
+OWN_STEPS = "each with its own steps"
+"""The length of trainings that nobody gave one: runs, and cells as long as their presets have it."""
 WAYS = {ONE: "one setting for all tasks", BEST: "the best setting per task"}
 
 
@@ -34,6 +36,8 @@ class Trial:
     record: MeasuredRun
     diverged: bool = False
     """Whether what is reported of it has returns that are no numbers."""
+    clone: tuple[int, Floats] | None = None
+    """When the phase before the last one ended, and the returns of its policy: a clone of the data."""
 
     @property
     def last(self) -> Floats:
@@ -104,8 +108,25 @@ class Series:
     @property
     def data_mean(self) -> float | None:
         """What the episodes of the data score on average, where the record says so."""
-        known = self.record.data.returns
+        known = self.record.data.returns or self.record.log
         return None if known is None else float(self.measured(np.array([known.mean]))[0])
+
+    @property
+    def best_tenth(self) -> float | None:
+        """What the best tenth of the data's episodes scores on average, where the record says so."""
+        known = self.record.log
+        return None if known is None else float(self.measured(np.array([known.best_tenth]))[0])
+
+    @cached_property
+    def clone_episodes(self) -> list[Floats] | None:
+        """What the clone of each seed scored, where the method begins with one."""
+        found = [trial.clone[1] for trial in self.trials if trial.clone is not None]
+        return [self.measured(returns) for returns in found] if len(found) == len(self.trials) else None
+
+    @property
+    def clone_scores(self) -> Floats | None:
+        """The mean of each seed's clone."""
+        return None if self.clone_episodes is None else np.array([found.mean() for found in self.clone_episodes])
 
     @cached_property
     def episodes(self) -> list[Floats]:
@@ -256,7 +277,9 @@ def _trial(record: MeasuredRun, seed: int, setting: Settings) -> Trial:
     rows = record.final if isinstance(record, CellRecord) else []
     final = next((row.returns for row in rows if own(row)), None)
     diverged = None in (last.returns[-1] if final is None else final)
-    return Trial(seed, curve, None if final is None else _returns(final, lowest), record, diverged)
+    earlier = [curve for curve in curves if curve.phase != last.phase]
+    clone = (before, _returns(earlier[-1].returns[-1], lowest)) if earlier else None
+    return Trial(seed, curve, None if final is None else _returns(final, lowest), record, diverged, clone)
 
 
 def _returns(values: Iterable[float | None], lowest: float) -> Floats:
@@ -280,9 +303,9 @@ def _lowest_return(record: MeasuredRun) -> float:
 
 def _length(record: MeasuredRun) -> str:
     """How long was trained, as tables are grouped by it: methods differ in their number of phases."""
-    given = record.length if isinstance(record, CellRecord) else record.steps
+    given = record.length if isinstance(record, CellRecord) else None
     if given is None:
-        return f"the steps of preset {record.preset}"
+        return OWN_STEPS
     if len(given) == 1:
         return f"{steps_text(given[0])} steps a phase"
     return " + ".join(map(steps_text, given)) + " steps"

@@ -121,6 +121,11 @@ def paired_difference(ours: ArrayLike, theirs: ArrayLike, *, confidence: float =
     return Interval(value, value - half, value + half)
 
 
+def mean_interval(values: ArrayLike) -> Interval:
+    """The mean of some runs with the 95 % interval of Student's t."""
+    return paired_difference(values, np.zeros(1))
+
+
 def _tasks(scores: Sequence[ArrayLike]) -> list[Floats]:
     tasks = [np.asarray(task, np.float64).reshape(-1) for task in scores]
     if not tasks or not all(len(task) for task in tasks):

@@ -25,6 +25,7 @@ from sbac.training.grid import Member, Recorder, stack
 from sbac.training.table import Table, draw
 
 VALIDATION_BATCH = 1024
+CONCLUDING_BATCH = 8192
 LONGEST_BLOCK = 100  # steps whose batches are drawn at once
 LONGEST_PERIOD = 8  # of an update that is written out step by step: each is compiled anew
 
@@ -72,6 +73,7 @@ class Program:
         self.table, self.validation = self._devices.copied((table, validation))
         self._chunks = [self._compile(i) for i in range(len(algorithm.phases))]
         self._actors = [jit(jax.vmap(phase.actor)) for phase in algorithm.phases]
+        self._conclusions = [self._conclude(i) for i in range(len(algorithm.phases))]
 
     def members(self, phase: int) -> list[Member]:
         """The runs a phase trains: one for each distinct value of what it and the phases before it read."""
@@ -154,6 +156,29 @@ class Program:
     def actors(self, phase: int, inputs: Inputs, state: Tree) -> Actor:
         """The policies of all runs, stacked."""
         return self._actors[phase](inputs.configs, inputs.past, state)
+
+    def conclude(self, phase: int, inputs: Inputs, state: Tree) -> Tree:
+        """The state that the phase hands on, where it has a last look at held-out rows."""
+        conclusion = self._conclusions[phase]
+        held_out = self.table if self.validation is None else self.validation
+        return state if conclusion is None else conclusion(*inputs, state, held_out)
+
+    def _conclude(self, index: int) -> Jitted[..., Tree] | None:
+        phase = self.algorithm.phases[index]
+        conclude = phase.conclude
+        if conclude is None:
+            return None
+
+        def all_runs(configs: Tree, seeds: Array, datasets: Array, past: Tree, state: Tree, held_out: Table) -> Tree:
+            def one(config: Tree, seed: Array, dataset: Array, before: Tree, own: Tree) -> Tree:
+                draw_key, own_key = jax.random.split(run_keys(seed, index)[2])
+                place = held_out.place(dataset)
+                batch = draw(held_out, place, draw_key, CONCLUDING_BATCH, phase.needs, self.spec.actions)
+                return conclude(config, before, own, batch, own_key)
+
+            return jax.vmap(one)(configs, seeds, datasets, past, state)
+
+        return jit(all_runs)
 
     def _compile(self, index: int) -> Jitted[..., tuple[Tree, Metrics]]:
         phase = self.algorithm.phases[index]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sbac import files, interrupts
+from sbac.callbacks import NO_CALLBACKS, Callback
 from sbac.environments.opening import EnvSource
 from sbac.evaluation.rollout import Evaluator
 from sbac.evaluation.worker import Pool
@@ -91,14 +92,21 @@ def note(latest: Iterable[Latest | None]) -> str:
 class Evaluations:
     """Takes snapshots, has them evaluated and writes evaluations.jsonl."""
 
-    def __init__(self, folder: Path, record: RunRecord, environment: EnvSource, pool: Pool | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        record: RunRecord,
+        environment: EnvSource,
+        pool: Pool | None,
+        callbacks: Callback = NO_CALLBACKS,
+    ) -> None:
         """`pool` plays in environments known by name; one that is a function is stepped here, in a thread."""
         self._path = folder / "evaluations.jsonl"
         self._pending = folder / "checkpoint" / "pending"
         self._record, self._watch, self._environment = record, record.evaluation, environment
         self._waiting: deque[Snapshot] = deque()
         self.latest: Latest | None = None
-        self._pool = pool
+        self._pool, self._callbacks = pool, callbacks
         self._local = ThreadPoolExecutor(1) if callable(environment) else None
         self._evaluator = Evaluator(environment) if callable(environment) else None
 
@@ -140,7 +148,9 @@ class Evaluations:
 
         def work() -> dict[str, Any]:
             assert self._evaluator is not None
-            return dataclasses.asdict(self._evaluator(Policy.load(policy), self._watch.episodes, self._watch.seed))
+            return dataclasses.asdict(
+                self._evaluator(Policy.load(policy).unchecked, self._watch.episodes, self._watch.seed)
+            )
 
         return self._local.submit(work)
 
@@ -153,8 +163,10 @@ class Evaluations:
                 EvaluationRow(place, parse(Episodes, answer.result(), f"evaluation of {snapshot.folder}"))
                 for place, answer in zip(snapshot.places, snapshot.answers, strict=True)
             ]
-            files.append_rows(self._path, map(evaluation_json, rows))
+            added = [evaluation_json(row) for row in rows]
+            files.append_rows(self._path, added)
             files.remove(snapshot.folder)
+            self._callbacks.on_evaluation(added)
             measured = [_mean(row.episodes.scores or row.episodes.returns) for row in rows]
             self.latest = Latest("score" if rows[0].episodes.scores else "return", _mean(measured))
 

@@ -123,12 +123,15 @@ def _occupy(opened: OpenFolder, record: RunRecord, resume: bool, overwrite: bool
 
 
 def _compared(record: RunRecord) -> Json:
-    """What two records must agree in to be the same run: everything but the versions of the packages.
+    """What two records must agree in to be the same run: everything but the versions of the packages,
+    the words of the command, and what follows from the data.
 
     An option that the version behind a record did not have yet stands at its default.
     """
     defaults = {name: field.default for name, field in fields_of(find(record.algorithm).config).items()}
-    return as_json(replace(record, versions={}, runs=[{**defaults, **run} for run in record.runs]))
+    return as_json(
+        replace(record, versions={}, command=None, log=None, runs=[{**defaults, **run} for run in record.runs])
+    )
 
 
 def difference(old: Json, new: Json, where: str = "") -> str | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sbac import files
+from sbac.callbacks import NO_CALLBACKS, Callback
 from sbac.errors import UserError
 from sbac.evaluation.worker import Pool
 from sbac.runs import Place, RunRecord, config_fields, parse_place
@@ -25,11 +26,13 @@ class Launch:
 
     request: OfflineRequest
     opened: OpenFolder
+    callbacks: Callback = NO_CALLBACKS
 
     @staticmethod
-    def open(request: OfflineRequest) -> "Launch":
+    def open(request: OfflineRequest, callbacks: Callback = NO_CALLBACKS) -> "Launch":
         """Makes the request's folder ready, or refuses it."""
-        return Launch(request, open_folder(request.folder, request.record, request.resume, request.overwrite))
+        opened = open_folder(request.folder, request.record, request.resume, request.overwrite)
+        return Launch(request, opened, callbacks)
 
     @property
     def folder(self) -> Path:
@@ -97,7 +100,7 @@ def take_up(launch: Launch, pool: Pool | None) -> Remaining:
         cut_rows(folder / name, request.record, is_reached)
     evaluations = None
     if request.watched_in is not None:
-        evaluations = Evaluations(folder, request.record, request.watched_in, pool)
+        evaluations = Evaluations(folder, request.record, request.watched_in, pool, launch.callbacks)
     left = [
         Group(launch, number, runs, checkpoint, evaluations)
         for number, (runs, checkpoint) in enumerate(zip(members, checkpoints, strict=True))

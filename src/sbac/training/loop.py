@@ -161,6 +161,8 @@ class Training:
         for stop in sorted(s for s in stops if s > done):
             interrupts.check()
             state, metrics = self._advance(index, inputs, state, done, stop, block)
+            if stop == steps:
+                state = program.conclude(index, inputs, state)
             done, metrics = stop, jax.device_get(metrics)
             for writer in self._writers:
                 writer.log(index, done, metrics)

@@ -14,9 +14,9 @@ from sbac.data import Dataset, load
 from sbac.data.dataset import check_share
 from sbac.data.loading import Source
 from sbac.data.streaming import StreamedLog
-from sbac.environments.opening import EnvSource, check_fits, check_known
+from sbac.environments.opening import EnvSource, check_fits, check_known, is_known
 from sbac.errors import UserError, positive, unknown
-from sbac.runs import FORMAT, DataRecord, Rounds, RunRecord, Streaming, WarmStart, Watch, read_record
+from sbac.runs import FORMAT, DataRecord, LogReturns, Rounds, RunRecord, Streaming, WarmStart, Watch, read_record
 from sbac.training.grid import Member, members
 
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco")
@@ -72,6 +72,8 @@ class Request:
         environment: str | None = None,
         task: str | None = None,
         rounds: Rounds | None = None,
+        log: LogReturns | None = None,
+        command: list[str] | None = None,
     ) -> RunRecord:
         """The record that config.json will hold."""
         return RunRecord(
@@ -87,6 +89,8 @@ class Request:
             environment=environment,
             task=task,
             rounds=rounds,
+            log=log,
+            command=command,
         )
 
 
@@ -104,6 +108,8 @@ class OfflineRequest(Request):
     """The folder of a finished run whose networks this one starts from."""
     warm_phases: Sequence[str] | None = None
     """The phases that start warm; None: all."""
+    command: Sequence[str] | None = None
+    """What followed `sbac train`, where the command line asks."""
 
     def __post_init__(self) -> None:
         if self.method.online:
@@ -115,7 +121,7 @@ class OfflineRequest(Request):
 
     @cached_property
     def dataset(self) -> Dataset | StreamedLog:
-        return self.data if isinstance(self.data, StreamedLog) else load(self.data)
+        return self.data if isinstance(self.data, StreamedLog) else load(self.data, environment=self.environment)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -132,7 +138,10 @@ class OfflineRequest(Request):
         """The environment in which policies are evaluated, if there is one."""
         if not self.evaluate:
             return None
-        return self.dataset.task if self.environment is None else self.environment
+        if self.environment is not None:
+            return self.environment
+        recorded = self.dataset.environment
+        return self.dataset.task or (recorded if recorded is not None and is_known(recorded) else None)
 
     @cached_property
     def record(self) -> RunRecord:
@@ -144,6 +153,8 @@ class OfflineRequest(Request):
             self.watch(name, None if at is None else sorted({int(step) for step in at})),
             data=data_record(self.dataset),
             warm_start=None if self.warm_start is None else WarmStart(str(self.warm_start), phases),
+            log=LogReturns.of(self.dataset.returns),
+            command=None if self.command is None else list(self.command),
         )
 
     def _check_environment(self) -> None:
@@ -170,7 +181,7 @@ def data_record(data: Dataset | StreamedLog) -> DataRecord:
     """Which data a run learns from."""
     if isinstance(data, StreamedLog):
         found, ring = data.survey, Streaming(data.ring_rows, data.reuse)
-        return DataRecord(data.name, data.kind, data.task, len(data), found.episodes, found.hash, ring)
+        return DataRecord(data.name, data.kind, data.task, len(data), len(found.returns), found.hash, ring)
     return DataRecord(data.name, data.kind, data.task, len(data), len(data.episodes), data.hash)
 
 

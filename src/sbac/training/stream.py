@@ -182,7 +182,7 @@ def _scaling(log: StreamedLog, config: Config) -> Scaling:
         shift, span = found.rewards[0], found.rewards[1] - found.rewards[0]
         scale = 1.0 / span if span > 0 else 1.0
     elif config.reward_scale == "return-range":
-        span = found.returns[1] - found.returns[0]
+        span = float(np.ptp(found.returns))
         scale = 1000.0 / span if span > 0 else 1.0
     elif config.reward_scale != "none":
         raise UserError(f"reward_scale {config.reward_scale!r}: expected none, unit or return-range")

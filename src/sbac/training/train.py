@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sbac.callbacks import Callback, Callbacks
 from sbac.environments.opening import EnvSource
 from sbac.errors import positive
 from sbac.runs import Run
@@ -34,6 +35,8 @@ def train(
     warm_phases: Sequence[str] | None = None,
     checkpoint_seconds: float = 30.0,
     progress: bool | None = None,
+    callbacks: Sequence[Callback] = (),
+    command: Sequence[str] | None = None,
     **overrides: Any,
 ) -> Run:
     """Trains every combination of the listed settings and seeds, all in one program.
@@ -58,9 +61,12 @@ def train(
     warm_phases: the phases that start from them; None: all.
     checkpoint_seconds: time between checkpoints.
     progress: whether to show a bar; None: on a terminal.
+    callbacks: objects that hear of metrics, evaluations and the end (`sbac.Callback`), such as loggers.
+    command: the words after `sbac train`, which config.json keeps for `sbac train --resume` alone.
     overrides: fields of the method's config. A list is a grid: `alpha=[0.2, 2.0]` with `seeds=5` trains ten policies.
     """
     positive("workers", workers)
+    listening = Callbacks(callbacks)
     with tempfile.TemporaryDirectory(prefix="sbac-") as scratch:
         request = OfflineRequest(
             data=data,
@@ -80,9 +86,11 @@ def train(
             overwrite=overwrite,
             warm_start=None if warm_start is None else Path(warm_start),
             warm_phases=warm_phases,
+            command=command,
         )
-        launch = Launch.open(request)
+        launch = Launch.open(request, listening)
         (run,) = train_launches([launch], workers=workers, checkpoint_seconds=checkpoint_seconds, progress=progress)
         if out is None:
             run.folder = None
+        listening.on_end(run)
         return run

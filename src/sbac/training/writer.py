@@ -9,6 +9,7 @@ import numpy as np
 
 from sbac import files
 from sbac.algorithms.base import Actor
+from sbac.callbacks import Row
 from sbac.policy import Floats, Policy
 from sbac.runs import MetricRow, Place, metric_json
 from sbac.training.checkpoint import Arrays, Position, write_state
@@ -51,7 +52,8 @@ class Writer:
         """Appends to metrics.jsonl; writes the evaluations that are finished."""
         self._group.launch.opened.begun()
         columns = {name: column[self._slot.rows(phase)] for name, column in metrics.items()}
-        append_metrics(self._folder, self._places(phase, step), columns)
+        rows = append_metrics(self._folder, self._places(phase, step), columns)
+        self._group.launch.callbacks.on_metrics(rows)
         if self._group.evaluations is not None:
             self._group.evaluations.collect()
 
@@ -108,13 +110,15 @@ class Writer:
         return policy_config(run, self._request.algorithm, self._request.dataset.task)
 
 
-def append_metrics(folder: Path, places: Sequence[Place], metrics: Arrays) -> None:
-    """Adds a row for each place to metrics.jsonl; every metric has an entry for each."""
+def append_metrics(folder: Path, places: Sequence[Place], metrics: Arrays) -> list[Row]:
+    """Adds a row for each place to metrics.jsonl; every metric has an entry for each. Returns what it added."""
     names = sorted(metrics)
     rows = [
         MetricRow(place, {name: _finite(float(metrics[name][i])) for name in names}) for i, place in enumerate(places)
     ]
-    files.append_rows(folder / "metrics.jsonl", map(metric_json, rows))
+    added: list[Row] = [metric_json(row) for row in rows]
+    files.append_rows(folder / "metrics.jsonl", added)
+    return added
 
 
 def actor_arrays(actors: Actor, row: int) -> dict[str, Floats]:

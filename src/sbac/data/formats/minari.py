@@ -6,7 +6,7 @@ Datasets stored as HDF5 are read here; those stored as arrow are read by the min
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbac.data.formats import hdf5
-from sbac.data.formats.arrays import one_line, refuse_larger
+from sbac.data.formats.arrays import one_line
+from sbac.data.formats.episodes import Episode, check_steps, log_of_episodes
+from sbac.data.formats.log import Column, Log, Rows, refuse_larger, whole_parts
 from sbac.environments.tasks import TASKS
 from sbac.errors import UserError
 from sbac.records import Json
 
-Episode = dict[str, NDArray[Any]]
 FIELDS = ("observations", "actions", "rewards", "terminations", "truncations")
+BLOCK_FIELDS = ("observations", "actions", "rewards", "terminals", "timeouts", "next_observations")
 
 
 def root() -> Path:
@@ -40,39 +42,104 @@ def installed(name: str) -> Path | None:
     return folder if is_id(name) and (folder / "data" / "metadata.json").is_file() else None
 
 
-def read_folder(folder: Path) -> dict[str, Any]:
-    """The columns of a Minari dataset. It stores the true s' of every row. Terminations outrank truncations."""
-    about = _metadata(folder / "data" / "metadata.json")
-    low, high = _action_bounds(about, folder)
-    reader = _hdf5_episodes if about.get("data_format", "hdf5") == "hdf5" else _minari_episodes
-    episodes: list[Episode] = []
-    for episode in reader(folder):
-        _check(episode, episodes[0] if episodes else episode, f"{folder}: episode {len(episodes)}")
-        episodes.append(episode)
-    if not episodes:
-        raise UserError(f"{folder}: zero episodes")
+def open_folder(folder: Path, limit: int | None) -> Log:
+    """A Minari dataset. It stores the true s' of every row. Terminations outrank truncations."""
+    metadata = _metadata(folder / "data" / "metadata.json")
+    about = _about(metadata, folder)
+    if metadata.get("data_format", "hdf5") == "hdf5":
+        return _hdf5_log(folder, about)
+    return _minari_log(folder, about, limit)
+
+
+def _about(metadata: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """What the metadata say beside the columns."""
+    low, high = _action_bounds(metadata, folder)
     return {
-        **_joined(episodes),
         "action_low": low,
         "action_high": high,
-        "name": str(about.get("dataset_id", folder.name)),
+        "name": str(metadata.get("dataset_id", folder.name)),
         "kind": "Minari",
-        "task": _task(str(about.get("dataset_id", ""))),
+        "task": _task(str(metadata.get("dataset_id", ""))),
+        "environment": _environment(metadata),
     }
 
 
-def _joined(episodes: list[Episode]) -> dict[str, NDArray[Any]]:
-    """The columns of episodes, one after the other."""
-    terminations = np.concatenate([e["terminations"] for e in episodes])
-    cut = np.concatenate([np.append(np.zeros(len(e["rewards"]) - 1, bool), True) for e in episodes])
-    return {
-        "observations": np.concatenate([e["observations"][:-1] for e in episodes]),
-        "actions": np.concatenate([e["actions"] for e in episodes]),
-        "rewards": np.concatenate([e["rewards"] for e in episodes]),
-        "terminals": terminations,
-        "timeouts": (cut | np.concatenate([e["truncations"] for e in episodes])) & ~terminations.astype(bool),
-        "next_observations": np.concatenate([e["observations"][1:] for e in episodes]),
-    }
+def _hdf5_log(folder: Path, about: dict[str, Any]) -> Log:
+    path = folder / "data" / "main_data.hdf5"
+    with hdf5.opened(path) as file:
+        members = [_members(file, number, path) for number in _numbers(file)]
+        declared = [{name: hdf5.column(dataset) for name, dataset in fields.items()} for fields in members]
+        work = max((sum(map(hdf5.chunk_bytes, fields.values())) for fields in members), default=0)
+
+    def read(chosen: Collection[str]) -> Iterator[Callable[[int, int], Rows]]:
+        with hdf5.opened(path) as file:
+            for number, columns in zip(_numbers(file), declared, strict=True):
+                fields = _members(file, number, path)
+                steps = columns["rewards"].shape[0]
+                yield lambda start, stop, f=fields, n=steps: _rows(
+                    lambda name, a, b: hdf5.rows_of(f[name], a, b), n, start, stop, chosen
+                )
+
+    episodes = [_declared(columns, f"{folder}: episode {i}") for i, columns in enumerate(declared)]
+    return log_of_episodes(folder, path.stat().st_size, episodes, read, about, work)
+
+
+def _minari_log(folder: Path, about: dict[str, Any], limit: int | None) -> Log:
+    """A dataset that minari reads. It says nothing of sizes beforehand, so they are added up on the way."""
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    stored: list[dict[str, NDArray[Any]]] = []
+    taken = 0
+    for episode in _minari_episodes(folder):
+        taken += sum(array.nbytes for array in episode.values())
+        refuse_larger(folder, size, taken, limit)
+        stored.append(episode)
+    declared = [{name: Column(array.shape, array.dtype) for name, array in fields.items()} for fields in stored]
+
+    def read(chosen: Collection[str]) -> Iterator[Callable[[int, int], Rows]]:
+        for fields in stored:
+            yield lambda start, stop, f=fields: _rows(
+                lambda name, a, b: f[name][a:b], len(f["rewards"]), start, stop, chosen
+            )
+
+    episodes = [_declared(columns, f"{folder}: episode {i}") for i, columns in enumerate(declared)]
+    return log_of_episodes(folder, size, episodes, read, about)
+
+
+def _declared(columns: dict[str, Column], where: str) -> Episode:
+    """An episode has one observation more than rewards."""
+    rewards = columns["rewards"].shape
+    steps = rewards[0] if rewards else 0
+    check_steps({name: column.shape for name, column in columns.items()}, steps, ("observations",), where)
+    observations = Column((steps, *columns["observations"].shape[1:]), columns["observations"].dtype)
+    return Episode(
+        steps,
+        {
+            "observations": observations,
+            "actions": columns["actions"],
+            "rewards": columns["rewards"],
+            "terminals": columns["terminations"],
+            "timeouts": Column((steps,), np.dtype(bool)),
+            "next_observations": observations,
+        },
+    )
+
+
+def _rows(
+    read: Callable[[str, int, int], NDArray[Any]], steps: int, start: int, stop: int, chosen: Collection[str]
+) -> Rows:
+    """Some rows of an episode."""
+    block: Rows = {name: read(name, start, stop) for name in ("actions", "rewards") if name in chosen}
+    if "observations" in chosen or "next_observations" in chosen:
+        states = read("observations", start, stop + 1)
+        own = {"observations": states[:-1], "next_observations": states[1:]}
+        block |= {name: part for name, part in own.items() if name in chosen}
+    if "terminals" in chosen or "timeouts" in chosen:
+        ended = read("terminations", start, stop)
+        cut = read("truncations", start, stop).reshape(-1).astype(bool)
+        cut[-1] |= stop == steps
+        own = {"terminals": ended, "timeouts": cut & ~ended.reshape(-1).astype(bool)}
+        block |= {name: part for name, part in own.items() if name in chosen}
+    return block
 
 
 def _metadata(path: Path) -> dict[str, Any]:
@@ -114,21 +181,29 @@ def _box(about: dict[str, Any], key: str, folder: Path) -> dict[str, Any]:
     return space
 
 
-def _hdf5_episodes(folder: Path) -> Iterator[Episode]:
-    path = folder / "data" / "main_data.hdf5"
-    with hdf5.opened(path) as file:
-        episodes = [_members(file, f"episode_{number}", path) for number in _episode_numbers(file)]
-        refuse_larger(path, sum(hdf5.claimed_bytes(dataset) for fields in episodes for dataset in fields.values()))
-        for fields in episodes:
-            yield {field: hdf5.values(dataset) for field, dataset in fields.items()}
+def _environment(metadata: dict[str, Any]) -> str | None:
+    """The id of the dataset's own evaluation environment, or of the one it was recorded in.
+
+    Only a plain id is taken: one that names a module, or an environment with options of its own, is left out.
+    """
+    for key in ("eval_env_spec", "env_spec"):
+        stored: Json = metadata.get(key)
+        try:
+            spec: Json = json.loads(stored) if isinstance(stored, str) else stored
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(spec, dict) and isinstance(env_id := spec.get("id"), str):
+            return env_id if ":" not in env_id and not spec.get("kwargs") else None
+    return None
 
 
-def _episode_numbers(file: h5py.File) -> list[int]:
+def _numbers(file: h5py.File) -> list[int]:
     matches = [re.fullmatch(r"episode_(\d{1,9})", name) for name in hdf5.names_in(file)]
     return sorted(int(found[1]) for found in matches if found)
 
 
-def _members(file: h5py.File, name: str, path: Path) -> dict[str, h5py.Dataset]:
+def _members(file: h5py.File, number: int, path: Path) -> dict[str, h5py.Dataset]:
+    name = f"episode_{number}"
     group = hdf5.subgroup(file, name)
     if group is None:
         raise UserError(f"{path}: {name}: expected an episode stored in this file")
@@ -138,7 +213,7 @@ def _members(file: h5py.File, name: str, path: Path) -> dict[str, h5py.Dataset]:
     return {field: hdf5.member(group, field, path) for field in FIELDS}
 
 
-def _minari_episodes(folder: Path) -> Iterator[Episode]:
+def _minari_episodes(folder: Path) -> Iterator[dict[str, NDArray[Any]]]:
     try:
         import minari
     except ImportError as error:
@@ -150,58 +225,47 @@ def _minari_episodes(folder: Path) -> Iterator[Episode]:
         raise UserError(f"{folder}: minari cannot read it: {one_line(error)}") from error
 
 
-def _check(episode: Episode, first: Episode, where: str) -> None:
-    """An episode has one observation more than rewards, and the same features as the first."""
-    steps = len(episode["rewards"]) if episode["rewards"].ndim else 0
-    if steps == 0:
-        raise UserError(f"{where}: zero steps")
-    for field, array in episode.items():
-        expected = (steps + (field == "observations"), *first[field].shape[1:])
-        if array.shape != expected:
-            raise UserError(f"{where}: {field} has shape {array.shape}, expected {expected}")
-
-
 def _task(dataset_id: str) -> str | None:
     """The paper's task for D4RL's human demonstrations; Minari's mujoco datasets are not D4RL's."""
     found = re.fullmatch(r"D4RL/(\w+)/human-v\d+", dataset_id)
     return f"{found[1]}-human-v1" if found and f"{found[1]}-human-v1" in TASKS else None
 
 
+# --- In blocks of any order -------------------------------------------------------------------------------------------
+
+
 class EpisodeBlocks:
-    """The rows of a Minari dataset stored as HDF5, read from one episode to another."""
+    """The rows of a Minari dataset stored as HDF5, read from any episode to any other."""
 
     def __init__(self, folder: Path) -> None:
-        about = _metadata(folder / "data" / "metadata.json")
-        if about.get("data_format", "hdf5") != "hdf5":
-            raise UserError(f"{folder}: stored as {about['data_format']}; only Minari's HDF5 can be streamed")
-        low, high = _action_bounds(about, folder)
-        name = str(about.get("dataset_id", folder.name))
-        self.about = {"action_low": low, "action_high": high, "name": name, "kind": "Minari", "task": _task(name)}
+        metadata = _metadata(folder / "data" / "metadata.json")
+        if metadata.get("data_format", "hdf5") != "hdf5":
+            raise UserError(f"{folder}: stored as {metadata['data_format']}; only Minari's HDF5 can be streamed")
+        self.about = _about(metadata, folder)
         self._path = folder / "data" / "main_data.hdf5"
+        steps: list[int] = []
         with hdf5.opened(self._path) as file:
-            self._numbers = _episode_numbers(file)
-            rewards = [_members(file, f"episode_{number}", self._path)["rewards"] for number in self._numbers]
-            steps = [hdf5.length(dataset) for dataset in rewards]
-        if not steps or min(steps) == 0:
-            raise UserError(f"{folder}: {'zero episodes' if not steps else 'an episode without steps'}")
-        self._starts = [0, *np.cumsum(steps).tolist()]
-        self.rows: int = self._starts[-1]
+            self._numbers = _numbers(file)
+            for number in self._numbers:
+                members = _members(file, number, self._path)
+                columns = {name: hdf5.column(dataset) for name, dataset in members.items()}
+                steps.append(_declared(columns, f"{folder}: episode {number}").steps)
+        if not steps:
+            raise UserError(f"{folder}: zero episodes")
+        self._starts: list[int] = [0, *np.cumsum(steps).tolist()]
+        self.rows = self._starts[-1]
 
     def ranges(self, size: int) -> list[tuple[int, int]]:
-        """Whole episodes, as many as reach the size."""
-        found, first = list[tuple[int, int]](), 0
-        for stop in self._starts[1:]:
-            if stop - first >= size or stop == self.rows:
-                found.append((first, stop))
-                first = stop
-        return found
+        return whole_parts(self._starts, size)
 
-    def read(self, start: int, stop: int) -> dict[str, NDArray[Any]]:
+    def read(self, start: int, stop: int) -> Rows:
         first, last = self._starts.index(start), self._starts.index(stop)
-        episodes: list[Episode] = []
+        parts: list[Rows] = []
         with hdf5.opened(self._path) as file:
-            for number in self._numbers[first:last]:
-                fields = _members(file, f"episode_{number}", self._path)
-                episodes.append({field: hdf5.values(dataset) for field, dataset in fields.items()})
-                _check(episodes[-1], episodes[0], f"{self._path}: episode {number}")
-        return _joined(episodes)
+            for episode in range(first, last):
+                fields = _members(file, self._numbers[episode], self._path)
+                steps = self._starts[episode + 1] - self._starts[episode]
+                parts.append(
+                    _rows(lambda name, a, b, f=fields: hdf5.rows_of(f[name], a, b), steps, 0, steps, BLOCK_FIELDS)
+                )
+        return {name: np.concatenate([part[name] for part in parts]) for name in BLOCK_FIELDS}

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from sbac import interrupts
+from sbac.callbacks import NO_CALLBACKS, Callback, Callbacks
 from sbac.errors import UserError, positive
 from sbac.evaluation.worker import Pool
 from sbac.policy import Floats, Policy
@@ -79,6 +80,7 @@ def train_online(
     resume: bool = False,
     overwrite: bool = False,
     progress: bool | None = None,
+    callbacks: Sequence[Callback] = (),
     instances: int = 1,
     round_steps: int = 50,
     **overrides: Any,
@@ -101,6 +103,7 @@ def train_online(
     resume: return the finished run in `out`; start it where there is none.
     overwrite: replace the run in `out`.
     progress: whether to show a bar; None: on a terminal.
+    callbacks: objects that hear of metrics, evaluations and the end (`sbac.Callback`), such as loggers.
     instances: copies of the environment that a run steps side by side.
     round_steps: environment steps of a run in a round.
     overrides: fields of the method's config. A list of numbers is a grid, as in `sbac.train`.
@@ -124,13 +127,21 @@ def train_online(
             instances=instances,
             round_steps=round_steps,
         )
-        run = train_in_environment(request, workers=workers, progress=progress)
+        listening = Callbacks(callbacks)
+        run = train_in_environment(request, workers=workers, progress=progress, callbacks=listening)
         if out is None:
             run.folder = None
+        listening.on_end(run)
         return run
 
 
-def train_in_environment(request: OnlineRequest, *, workers: int | None = None, progress: bool | None = None) -> Run:
+def train_in_environment(
+    request: OnlineRequest,
+    *,
+    workers: int | None = None,
+    progress: bool | None = None,
+    callbacks: Callback = NO_CALLBACKS,
+) -> Run:
     """Trains what is asked for, or returns it if it is to be resumed and finished."""
     use_compilation_cache()
     folder = request.folder
@@ -142,15 +153,17 @@ def train_in_environment(request: OnlineRequest, *, workers: int | None = None, 
     with open_folder(folder, request.record, resume=False, overwrite=request.overwrite) as opened:
         opened.begun()
         for group, indices in enumerate(groups(request.runs)):
-            OnlineTraining(request, group, [request.runs[i] for i in indices]).run(workers, progress)
+            OnlineTraining(request, group, [request.runs[i] for i in indices], callbacks).run(workers, progress)
     return Run.load(folder)
 
 
 class OnlineTraining:
     """Trains one group of runs, and writes what their folder holds."""
 
-    def __init__(self, request: OnlineRequest, group: int, runs: Sequence[Member]) -> None:
-        self._request, self._group, self._runs = request, group, runs
+    def __init__(
+        self, request: OnlineRequest, group: int, runs: Sequence[Member], callbacks: Callback = NO_CALLBACKS
+    ) -> None:
+        self._request, self._group, self._runs, self._callbacks = request, group, runs, callbacks
         self._phase = request.method.phases[0].name
         self._total, length = runs[0].config.steps[0], request.round_steps
         spaces = request.spaces
@@ -168,7 +181,7 @@ class OnlineTraining:
             evaluations = None
             if watch.environment is not None:
                 pool = stack.enter_context(Pool(workers, len(self._runs)))
-                evaluations = Evaluations(request.folder, request.record, watch.environment, pool)
+                evaluations = Evaluations(request.folder, request.record, watch.environment, pool, self._callbacks)
             collectors = stack.enter_context(Collectors(self._learners, request.instances, request.round_steps))
             bar = stack.enter_context(Progress(progress))
             bar.begin(f"{self._phase} ({len(self._runs)} runs)" if len(self._runs) > 1 else self._phase, total)
@@ -179,7 +192,8 @@ class OnlineTraining:
                 last = step >= total
                 if last or passed(before, step, max(1, total // LOGS)):
                     if learner.metrics:
-                        append_metrics(request.folder, self._places(step), jax.device_get(learner.metrics))
+                        rows = append_metrics(request.folder, self._places(step), jax.device_get(learner.metrics))
+                        self._callbacks.on_metrics(rows)
                     bar.reach(min(step, total), "" if evaluations is None else note([evaluations.latest]))
                 if last or passed(before, step, interval(watch, total)):
                     policies = [self._policy(run, own) for run, own in zip(self._runs, arrays, strict=True)]

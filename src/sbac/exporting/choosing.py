@@ -1,0 +1,44 @@
+"""Which policy of a run is exported."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sbac import files
+from sbac.errors import UserError, unknown
+from sbac.policy import Policy
+from sbac.records import parse
+from sbac.runs import read_record
+
+SELECTION = "selection.json"
+"""The file of a run's folder in which `sbac select` names its choice."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is read of it here."""
+
+    label: str
+
+
+def chosen_policy(target: Path, label: str | None = None) -> Policy:
+    """A policy file itself; of a run's folder the policy `label`, or the one that was selected, or the only one."""
+    if target.is_file():
+        policy = Policy.load(target)
+        if label is not None and policy.config["label"] != label:
+            raise UserError(f"{target}: holds the policy {policy.config['label']}, not {label}")
+        return policy
+    labels = read_record(target).labels
+    if label is not None and label not in labels:
+        raise unknown(f"policy of {target}", label, labels)
+    wanted = label or _selected(target) or (labels[0] if len(labels) == 1 else None)
+    if wanted is None:
+        raise UserError(f"{target}: holds {len(labels)} policies; name one with --label, such as {labels[0]}")
+    path = target / "policies" / f"{wanted}.safetensors"
+    if not path.exists():
+        raise UserError(f"{path}: no such policy yet; finish the run with sbac train --resume")
+    return Policy.load(path)
+
+
+def _selected(folder: Path) -> str | None:
+    path = folder / SELECTION
+    return parse(Selection, files.read_json(path), str(path)).label if path.exists() else None

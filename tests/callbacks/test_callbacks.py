@@ -1,0 +1,167 @@
+"""Callbacks hear what is written; the loggers write the same numbers."""
+
+import functools
+import struct
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from tensorboardX.proto.event_pb2 import Event
+
+import sbac
+from sbac import cli
+from sbac.callbacks import Row, TensorBoard, WeightsAndBiases
+from sbac.callbacks.callback import curves, row_label
+from sbac.errors import UserError
+from sbac.runs import Run
+
+METRICS: list[Row] = [
+    {"algorithm": "bc", "seed": 0, "alpha": 0.5, "w": None, "group": 0, "phase": "clone", "step": 3, "loss": 1.5},
+    {"algorithm": "bc", "seed": 1, "alpha": 2.0, "w": None, "group": 0, "phase": "clone", "step": 3, "loss": None},
+]
+PLAYED: list[Row] = [
+    {"algorithm": "bc", "seed": 0, "alpha": 0.5, "w": None, "group": 0, "phase": "clone", "step": 3}
+    | {"environment": "Hopper-v4", "returns": [1.0, 3.0], "lengths": [5, 6], "scores": None, "versions": {}}
+]
+
+
+class Recorder(sbac.Callback):
+    """Keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.metrics: list[Row] = []
+        self.evaluations: list[Row] = []
+        self.ended: list[Run] = []
+
+    def on_metrics(self, rows: Sequence[Row]) -> None:
+        self.metrics += rows
+
+    def on_evaluation(self, rows: Sequence[Row]) -> None:
+        self.evaluations += rows
+
+    def on_end(self, run: Run) -> None:
+        self.ended.append(run)
+
+
+def small_data() -> sbac.Dataset:
+    rng = np.random.default_rng(0)
+    ends = np.arange(60) % 20 == 19
+    return sbac.Dataset(
+        observations=rng.normal(size=(60, 3)),
+        actions=rng.uniform(-1, 1, (60, 1)),
+        rewards=rng.normal(size=60),
+        terminals=np.zeros(60, bool),
+        timeouts=ends,
+    )
+
+
+def small_training(callbacks: Sequence[sbac.Callback], **options: object) -> Run:
+    settings = {"hidden": (8,), "batch_size": 16, "steps": 100, "seeds": 2, "learning_rate": [1e-3, 3e-3]}
+    return sbac.train(small_data(), "bc", callbacks=callbacks, progress=False, **(settings | options))
+
+
+def test_a_callback_hears_every_row() -> None:
+    recorder = Recorder()
+
+    def pendulum() -> gymnasium.Env:
+        return gymnasium.wrappers.TimeLimit(gymnasium.make("Pendulum-v1").unwrapped, 5)
+
+    run = small_training([recorder], environment=pendulum, episodes=1, evaluate_every=50)
+    assert recorder.metrics == run.metrics and len(run.metrics) == 4 * 50
+    assert recorder.evaluations == run.evaluations and len(run.evaluations) == 4 * 2
+    assert recorder.ended == [run]
+
+
+def test_an_object_that_is_no_callback() -> None:
+    with pytest.raises(UserError, match="callbacks: dict has no method on_metrics; inherit from sbac.Callback"):
+        small_training([{}])  # pyright: ignore[reportArgumentType]
+
+
+def test_an_error_in_a_callback_ends_the_training_which_can_be_resumed(tmp_path: Path) -> None:
+    class Broken(sbac.Callback):
+        def on_metrics(self, rows: Sequence[Row]) -> None:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        small_training([Broken()], evaluate=False, out=tmp_path / "run")
+    run = small_training([], evaluate=False, out=tmp_path / "run", resume=True)
+    assert len(run.policies) == 4
+
+
+def test_what_a_logger_makes_of_a_row() -> None:
+    assert [row_label(row) for row in METRICS] == ["alpha=0.5_seed=0", "alpha=2_seed=1"]
+    assert [dict(curves(row)) for row in METRICS] == [{"clone/loss": 1.5}, {}]
+    assert dict(curves(PLAYED[0])) == {"clone/return": 2.0}
+    assert dict(curves({**PLAYED[0], "scores": [10.0, 20.0]})) == {"clone/return": 2.0, "clone/score": 15.0}
+
+
+def logged(folder: Path) -> list[tuple[str, int, float]]:
+    """The numbers in TensorBoard's event files: records of a length, its checksum, an event, its checksum."""
+    found: list[tuple[str, int, float]] = []
+    for path in folder.glob("events*"):
+        data, at = path.read_bytes(), 0
+        while at < len(data):
+            (length,) = struct.unpack_from("<Q", data, at)
+            event = Event.FromString(data[at + 12 : at + 12 + length])
+            found += [(value.tag, event.step, value.simple_value) for value in event.summary.value]
+            at += length + 16
+    return found
+
+
+def test_tensorboard(tmp_path: Path) -> None:
+    logger = TensorBoard(tmp_path)
+    logger.on_metrics(METRICS)
+    logger.on_evaluation(PLAYED)
+    logger.on_end(small_run())
+    assert logged(tmp_path / "alpha=0.5_seed=0") == [("clone/loss", 3, 1.5), ("clone/return", 3, 2.0)]
+
+
+def test_the_log_of_a_training(tmp_path: Path) -> None:
+    run = small_training([TensorBoard(tmp_path)], evaluate=False)
+    for row in run.metrics:
+        name = f"learning_rate={row['learning_rate']:g}_seed={row['seed']}"
+        assert ("clone/loss", row["step"], pytest.approx(row["loss"])) in logged(tmp_path / name)
+
+
+def test_weights_and_biases_offline(tmp_path: Path) -> None:
+    """A run there for each run of the grid, its files complete without an account or a network."""
+    logger = WeightsAndBiases(tmp_path, mode="offline")
+    logger.on_metrics(METRICS)
+    logger.on_evaluation(PLAYED)
+    logger.on_end(small_run())
+    written = [path.read_bytes() for path in (tmp_path / "wandb").glob("offline-run-*/*.wandb")]
+    assert len(written) == 2
+    (first,) = [data for data in written if b"alpha=0.5_seed=0" in data]
+    (second,) = [data for data in written if b"alpha=2_seed=1" in data]
+    assert b"clone/loss" in first and b"clone/return" in first and b"clone/step" in first
+    assert b"clone/loss" not in second and b"clone/step" in second  # its loss was no number
+
+
+@functools.cache
+def small_run() -> Run:
+    return small_training([], evaluate=False)
+
+
+def test_an_unknown_logger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["train", "--log", "tensorbord", "--out", str(tmp_path / "run"), "--no-evaluate"]) == 2
+    assert capsys.readouterr().err == "error: unknown logger 'tensorbord'; did you mean 'tensorboard'?\n"
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("module", "name"), [("tensorboardX", "tensorboard"), ("wandb", "wandb")])
+def test_a_logger_that_is_not_installed(
+    module: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    assert cli.main(["train", "--log", name, "--out", str(tmp_path / "run"), "--no-evaluate"]) == 2
+    assert f"needs the package {module}: pip install 'sbac[log]'" in capsys.readouterr().err
+
+
+def test_the_option_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sbac.data.load", lambda *_, **__: small_data())
+    options = ["--no-evaluate", "--steps", "50", "--hidden", "8", "--batch-size", "16", "--log", "tensorboard"]
+    assert cli.main(["train", "--algorithm", "bc", "--out", str(tmp_path / "run"), *options]) == 0
+    assert len(logged(tmp_path / "run" / "tensorboard" / "seed=0")) == 2 * 50  # the loss, and that of episodes held out

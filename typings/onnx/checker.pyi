@@ -1,0 +1,3 @@
+from onnx import ModelProto
+
+def check_model(model: ModelProto, full_check: bool = ...) -> None: ...
