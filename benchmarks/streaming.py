@@ -75,15 +75,16 @@ def measure(path: Path, streamed: bool, steps: int, options: dict[str, Any], alg
 
     loop.Writer.log = log  # type: ignore[method-assign]
     began = time.monotonic()
-    data = sbac.load(path) if not streamed else sbac.stream(path)
-    rows = len(data) if isinstance(data, sbac.Dataset) else data.survey.episodes and len(data)
+    data = sbac.stream(path) if streamed else sbac.load(path)
+    episodes = len(data.returns)  # a stream reads the whole log for them
     read = time.monotonic() - began
     run = sbac.train(data, algorithm, steps=steps, evaluate=False, progress=False, **options)
     half = [entry for entry in times if entry[0] >= steps // 2]
     (first, start), (last, end) = half[0], half[-1]
     losses = [(row["step"], row.get("policy_loss", row.get("loss"))) for row in run.metrics if row["seed"] == 0]
     return {
-        "rows": rows,
+        "rows": len(data),
+        "episodes": episodes,
         "seconds_before_training": round(read, 1),
         "steps_per_second": round((last - first) / (end - start), 1),
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,

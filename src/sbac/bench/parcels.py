@@ -95,19 +95,29 @@ class DatasetLabels:
     name: str
     kind: str
     task: str | None = None
+    environment: str | None = None
 
 
 def pack_dataset(data: Dataset) -> bytes:
     names = [*COLUMNS, *BOUNDS, *(["next_observations"] if data.stores_next else [])]
     arrays = {name: np.asarray(getattr(data, name)) for name in names}
-    return _pack(as_json(DatasetLabels(data.name, data.kind, data.task)), arrays)
+    return _pack(as_json(DatasetLabels(data.name, data.kind, data.task, data.environment)), arrays)
 
 
 def unpack_dataset(data: bytes) -> Dataset:
     """The same dataset, with the same hash."""
     fields, arrays = _unpack(data)
     labels = parse(DatasetLabels, fields, "dataset")
-    return Dataset(**arrays, name=labels.name, kind=labels.kind, task=labels.task)
+    return Dataset(
+        *(arrays[name] for name in COLUMNS),
+        next_observations=arrays.get("next_observations"),
+        action_low=arrays["action_low"],
+        action_high=arrays["action_high"],
+        name=labels.name,
+        kind=labels.kind,
+        task=labels.task,
+        environment=labels.environment,
+    )
 
 
 def _pack(fields: Mapping[str, Json], arrays: Arrays) -> bytes:

@@ -84,9 +84,8 @@ class StreamedLog:
         self.task: str | None = about.get("task")
         self.environment: str | None = about.get("environment")
         self.ring_rows, self.reuse = ring_rows, reuse
-        self._bounds: dict[str, ArrayLike] = {
-            name: about[name] for name in ("action_low", "action_high") if about.get(name) is not None
-        }
+        self._low: ArrayLike | None = about.get("action_low")
+        self._high: ArrayLike | None = about.get("action_high")
         self.ranges = blocks.ranges(BLOCK_ROWS)
         if not self.ranges:
             raise UserError(f"{self.name}: zero rows; expected at least one episode")
@@ -157,7 +156,17 @@ class StreamedLog:
         columns["timeouts"] = cut
         start, stop = self.ranges[number]
         return Dataset(
-            **columns, **self._bounds, name=f"{self.name}: rows {start} to {stop}", kind=self.kind, task=self.task
+            columns["observations"],
+            columns["actions"],
+            columns["rewards"],
+            columns["terminals"],
+            columns["timeouts"],
+            columns.get("next_observations"),
+            action_low=self._low,
+            action_high=self._high,
+            name=f"{self.name}: rows {start} to {stop}",
+            kind=self.kind,
+            task=self.task,
         )
 
 

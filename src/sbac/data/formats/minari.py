@@ -265,7 +265,9 @@ class EpisodeBlocks:
             for episode in range(first, last):
                 fields = _members(file, self._numbers[episode], self._path)
                 steps = self._starts[episode + 1] - self._starts[episode]
-                parts.append(
-                    _rows(lambda name, a, b, f=fields: hdf5.rows_of(f[name], a, b), steps, 0, steps, BLOCK_FIELDS)
-                )
+
+                def read(name: str, a: int, b: int, own: dict[str, h5py.Dataset] = fields) -> NDArray[Any]:
+                    return hdf5.rows_of(own[name], a, b)
+
+                parts.append(_rows(read, steps, 0, steps, BLOCK_FIELDS))
         return {name: np.concatenate([part[name] for part in parts]) for name in BLOCK_FIELDS}
