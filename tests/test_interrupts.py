@@ -19,6 +19,7 @@ import sbac
 from sbac import cli, interrupts
 from sbac.bench import runner
 from sbac.bench.plan import Protocol
+from sbac.errors import UserError
 from sbac.evaluation.worker import Pool
 from sbac.training.writer import Writer
 
@@ -252,7 +253,7 @@ def test_nobody_waits_for_an_answer_that_will_not_come(run: Path) -> None:
         while not pool.started:
             time.sleep(0.01)
         raise KeyboardInterrupt
-    assert isinstance(begun.exception(PATIENCE), RuntimeError) and queued.cancelled()
+    assert isinstance(begun.exception(PATIENCE), UserError) and queued.cancelled()
     assert pool.submit(policy, "Pendulum-v1", 1, 0).cancelled()
 
 

@@ -2,11 +2,14 @@
 
 import os
 import signal
+import subprocess
+import sys
 import textwrap
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,6 +39,10 @@ WORKER = """
                 return Message({"read": sys.stdin.read()})
             for i in range(fields.get("progress", 0)):
                 progress(i)
+            if fields.get("say_pid"):
+                progress(os.getpid())
+            while fields.get("spin"):
+                pass
             time.sleep(fields.get("sleep", 0.0))
             twice = {name: 2 * array for name, array in arrays.items()}
             return Message({"count": self.count, "pid": os.getpid(), **fields}, twice)
@@ -48,7 +55,7 @@ WORKER = """
 @pytest.fixture(autouse=True)
 def worker_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "echoing.py").write_text(textwrap.dedent(WORKER))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.syspath_prepend(tmp_path)
 
 
 @pytest.fixture
@@ -101,21 +108,123 @@ def test_errors_are_answers(pool: WorkerPool[Message], capfd: pytest.CaptureFixt
         failed.result(60)
     assert not isinstance(raised.value, UserError)
     assert after.result(60).fields["count"] == 3  # the same worker
-    assert "Traceback" in capfd.readouterr().err
+    assert "Traceback" not in capfd.readouterr().err
+    assert "ZeroDivisionError" in raised.value.__notes__[0]
 
 
-def test_a_worker_that_died_is_replaced_in_a_shared_pool(pool: WorkerPool[Message]) -> None:
+def test_a_request_that_kills_three_workers_is_given_up(
+    pool: WorkerPool[Message], capfd: pytest.CaptureFixture[str]
+) -> None:
     died, after = pool.ask(Message({"die": True})), pool.ask(Message({}))
-    with pytest.raises(RuntimeError, match=r"a worker \(echoing\) ended with exit code 3"):
+    with pytest.raises(UserError, match=r"^a worker process \(echoing\) ended with exit code 3 in the middle"):
         died.result(60)
     assert after.result(60).fields["count"] == 1
-    assert pool.started == 2
+    assert pool.started == 4
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_a_worker_that_is_killed_at_work_is_replaced_and_its_request_made_again(
+    ending: signal.Signals, pool: WorkerPool[Message], capfd: pytest.CaptureFixture[str]
+) -> None:
+    heard: list[Any] = []
+    begun = threading.Event()
+
+    def progress(value: object) -> None:
+        heard.append(value)
+        begun.set()
+
+    os.kill(pool.ask(Message({})).result(60).fields["pid"], 0)
+    answer = pool.ask(Message({"say_pid": True, "sleep": 1.0, "number": 7}), progress=progress)
+    assert begun.wait(60)
+    os.kill(heard[0], ending)
+    assert answer.result(60).fields["number"] == 7
+    assert answer.result().fields["pid"] != heard[0] and pool.started == 2
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_ctrl_c_is_not_for_workers(pool: WorkerPool[Message]) -> None:
+    first = pool.ask(Message({})).result(60).fields
+    os.kill(first["pid"], signal.SIGINT)
+    assert pool.ask(Message({})).result(60).fields == {**first, "count": 2}
 
 
 def test_a_worker_that_is_killed_between_two_requests(pool: WorkerPool[Message]) -> None:
     os.kill(pool.ask(Message({})).result(60).fields["pid"], signal.SIGKILL)
-    answers = [pool.ask(Message({})) for _ in range(2)]  # the first may reach it before its end is known
-    assert answers[1].result(60).fields["pid"]
+    assert pool.ask(Message({})).result(60).fields["pid"]
+
+
+PARENT = """
+    import time
+    from sbac.workers import Message, WorkerPool
+    pool = WorkerPool("echoing", 2, read=lambda answer: answer)
+    for worker in range(2):
+        pool.ask(Message({"say_pid": True, "spin": True}), progress=lambda pid: print(pid, flush=True))
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_workers_are_gone_soon_after_their_parent(ending: signal.Signals) -> None:
+    """Though they are busy, and read nothing from the pipe that has closed."""
+    command = [sys.executable, "-c", textwrap.dedent(PARENT)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True
+    ) as parent:
+        assert parent.stdout is not None and parent.stderr is not None
+        pids = [int(parent.stdout.readline()) for _ in range(2)]
+        parent.send_signal(ending)
+        parent.wait(60)
+        assert all(is_gone(pid, 5.0) for pid in pids)
+        assert "Traceback" not in parent.stderr.read()
+
+
+def test_where_the_kernel_does_not_help_a_worker_watches_its_parent() -> None:
+    code = "import sys, sbac.workers as w; w._killed_by_kernel = lambda: False; w.end_with_parent(int(sys.argv[1]))"
+    code += "; print(flush=True); import time; time.sleep(600)"
+    parent = f"import subprocess, sys, os; c = subprocess.Popen([sys.executable, '-c', {code!r}, str(os.getpid())], "
+    parent += "stdout=subprocess.PIPE); c.stdout.readline(); print(c.pid)"
+    done = subprocess.run([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True, timeout=60)
+    assert is_gone(int(done.stdout), 5.0)
+
+
+def is_gone(pid: int, seconds: float) -> bool:
+    """Whether a process has ended, or ends within so many seconds."""
+    stat = Path("/proc") / str(pid) / "stat"
+    began = time.monotonic()
+    while stat.exists() and stat.read_text().split()[2] != "Z":  # nobody may have buried it
+        if time.monotonic() - began > seconds:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+INTRUDER = "import pathlib; (pathlib.Path(__file__).parent / 'intruded').write_text(__name__); raise SystemExit(9)"
+
+
+def test_workers_import_nothing_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    strange = tmp_path / "strange"
+    strange.mkdir()
+    for name in ("numpy", "safetensors", "json", "select", "gymnasium"):
+        (strange / f"{name}.py").write_text(INTRUDER)
+    monkeypatch.chdir(strange)
+    with open_pool(1) as pool:
+        assert pool.ask(Message({}, {"x": np.ones(2)})).result(60).fields["count"] == 1
+    monkeypatch.setattr(sys, "path", ["", *sys.path])  # as in a notebook: what is there is found, but not first
+    monkeypatch.setenv("PYTHONPATH", os.pathsep)
+    with open_pool(1) as pool:
+        assert pool.ask(Message({}, {"x": np.ones(2)})).result(60).fields["count"] == 1
+    assert not (strange / "intruded").exists()
+
+
+def test_a_worker_finds_the_modules_that_its_parent_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "beside.py").write_text((tmp_path / "echoing.py").read_text())
+    monkeypatch.chdir(tmp_path / "own")
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    with WorkerPool[Message]("beside", 1, read=lambda answer: answer) as pool:
+        assert pool.ask(Message({})).result(60).fields["count"] == 1
 
 
 def test_a_pinned_worker_keeps_its_state_and_is_not_replaced() -> None:
@@ -125,7 +234,7 @@ def test_a_pinned_worker_keeps_its_state_and_is_not_replaced() -> None:
         assert len({answer.result().fields["pid"] for answer in answers}) == 2
         died, after = [pool.ask(Message(fields), worker=0) for fields in ({"die": True}, {})]
         for answer in (died, after):
-            with pytest.raises(RuntimeError, match="exit code 3"):
+            with pytest.raises(UserError, match="exit code 3"):
                 answer.result(60)
         assert pool.ask(Message({}), worker=1).result(60).fields["count"] == 3
         assert pool.started == 2
@@ -140,7 +249,7 @@ def test_a_large_message_to_a_worker_that_dies() -> None:
     arrays = {"wide": np.zeros((1000, 1000))}
     with open_pool(1, pinned=True) as pool:
         pool.ask(Message({"die": True})).exception(60)
-        with pytest.raises(RuntimeError, match="exit code 3"):
+        with pytest.raises(UserError, match="exit code 3"):
             pool.ask(Message({}, arrays)).result(60)
 
 
@@ -151,7 +260,7 @@ def test_an_error_cancels_what_waits_and_kills_what_works(pinned: bool) -> None:
         while not pool.started:
             time.sleep(0.01)
         raise KeyboardInterrupt
-    assert isinstance(begun.exception(5), RuntimeError) and queued.cancelled()
+    assert isinstance(begun.exception(5), UserError) and queued.cancelled()
     assert pool.ask(Message({})).cancelled()
 
 

@@ -1,7 +1,8 @@
 """Offline reinforcement learning with soft behaviour regularisation, and everything it is compared with."""
 
 import importlib
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # typing's own: to import it here would look for it in the current folder under `python -m sbac`
 
 if TYPE_CHECKING:
     from sbac.callbacks import Callback as Callback
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from sbac.runs import Run as Run
     from sbac.training.online.train import train_online as train_online
     from sbac.training.train import train as train
+    from sbac.trust.choosing import Choice as Choice
+    from sbac.trust.choosing import select as select
+    from sbac.trust.estimates import fqe as fqe
 
     __version__: str
 
@@ -33,11 +37,14 @@ _HOMES = {
     "train_online": "sbac.training.online.train",
     "Run": "sbac.runs",
     "train": "sbac.training.train",
+    "fqe": "sbac.trust.estimates",
+    "select": "sbac.trust.choosing",
+    "Choice": "sbac.trust.choosing",
 }
 __all__ = [*_HOMES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "__version__":
         value = _installed_version()
     elif name in _HOMES:

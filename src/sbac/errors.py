@@ -1,7 +1,13 @@
 """The error for bad input: one line, and exit code 2 on the command line."""
 
 import difflib
-from collections.abc import Iterable
+import operator
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import SupportsIndex, TypeVar
+
+Entry = TypeVar("Entry")
 
 
 class UserError(ValueError):
@@ -12,15 +18,62 @@ class InUseError(UserError):
     """A folder that another process is writing."""
 
 
-def positive(what: str, value: int | None) -> None:
-    """Refuses a count below 1; None, which stands for a default, passes."""
-    if value is not None and value < 1:
-        raise UserError(f"{what} {value}: expected at least 1")
+@contextmanager
+def remedy(what: str) -> Generator[None, None, None]:
+    """Adds to the error of bad input in this block what to do about it."""
+    try:
+        yield
+    except UserError as error:
+        raise type(error)(f"{error}; {what}") from None
 
 
-def unknown(what: str, given: str, known: Iterable[str]) -> UserError:
+def positive(what: str, value: object) -> None:
+    """Refuses what is not a whole number of at least 1; None, which stands for a default, passes."""
+    if value is not None:
+        _whole(what, value, 1)
+
+
+def not_negative(what: str, value: object) -> None:
+    """Refuses what is not a whole number of at least 0."""
+    _whole(what, value, 0)
+
+
+def _whole(what: str, value: object, least: int) -> None:
+    try:
+        number = operator.index(value) if isinstance(value, SupportsIndex) else None
+    except TypeError:  # an array
+        number = None
+    if number is None:
+        raise UserError(f"{what} {value!r}: expected a whole number of at least {least}")
+    if number < least:
+        raise UserError(f"{what} {value}: expected at least {least}")
+
+
+def name_of(what: str, value: object) -> str:
+    """A name; what is not text is refused."""
+    if not isinstance(value, str):
+        raise UserError(f"{what} {value!r}: expected a name")
+    return value
+
+
+def listed(what: str, values: Iterable[Entry] | None) -> list[Entry]:
+    """The entries of a list; none of None. Text, which Python takes apart into letters, is refused."""
+    if not isinstance(values, str):
+        with suppress(TypeError):
+            return [] if values is None else list(values)
+    raise UserError(f"{what} {values!r}: expected a list")
+
+
+def path_of(what: str, value: object) -> Path:
+    """A path from text or a path; anything else is refused."""
+    if not isinstance(value, str | Path):
+        raise UserError(f"{what} {value!r}: expected a path")
+    return Path(value)
+
+
+def unknown(what: str, given: object, known: Iterable[str]) -> UserError:
     """An unknown name, with the nearest known one suggested."""
     names = sorted(known)
-    close = difflib.get_close_matches(given, names, n=1)
+    close = difflib.get_close_matches(given, names, n=1) if isinstance(given, str) else []
     hint = f"did you mean {close[0]!r}?" if close else f"expected one of: {', '.join(names)}"
     return UserError(f"unknown {what} {given!r}; {hint}")

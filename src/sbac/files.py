@@ -4,7 +4,10 @@ import contextlib
 import json
 import math
 import os
+import re
+import secrets
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -16,6 +19,10 @@ from sbac.errors import UserError
 from sbac.records import Json
 
 Arrays = dict[str, NDArray[Any]]
+TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")
+"""The names of files that are being written. A kill leaves them behind."""
+LONGEST_NAME = 255
+"""Bytes of a file's name, on all usual file systems."""
 
 
 def write_atomic(path: Path, data: bytes | Callable[[IO[bytes]], object]) -> None:
@@ -23,10 +30,13 @@ def write_atomic(path: Path, data: bytes | Callable[[IO[bytes]], object]) -> Non
 
     `data` are the bytes, or a function that writes them to the open file.
     """
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
+        check_output(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
+        # Nobody can foresee the name, and O_EXCL follows no link that bears it.
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        with open(handle, "wb") as file:
             if callable(data):
                 data(file)
             else:
@@ -39,6 +49,28 @@ def write_atomic(path: Path, data: bytes | Callable[[IO[bytes]], object]) -> Non
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def check_output(path: Path) -> None:
+    """Refuses a path that cannot become a file: a folder, or a device, whose place the file would take."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(mode):
+        raise UserError(f"{path}: {_kind(mode)}; expected the name of a file")
+
+
+def _kind(mode: int) -> str:
+    return "a folder" if stat.S_ISDIR(mode) else "a device or a pipe"
+
+
+def read_bytes(path: Path) -> bytes:
+    """What a file holds. A device or a pipe, which may have no end, is an OSError as a folder is."""
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode):
+        raise OSError(f"it is {_kind(mode)}")
+    return path.read_bytes()
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -58,7 +90,7 @@ def finite(value: Json) -> Json:
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes())
+        return json.loads(read_bytes(path))
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except (OSError, ValueError, RecursionError) as error:
@@ -68,8 +100,10 @@ def read_json(path: Path) -> Any:
 def append_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Adds JSON lines in one write."""
     text = "".join(json.dumps(row) + "\n" for row in rows)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        with open(path, "ab") as f:
+        check_output(path)
+        with open(os.open(path, flags, 0o666), "ab") as f:
             f.write(text.encode())
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror or error})") from None
@@ -77,16 +111,20 @@ def append_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The lines of a JSON-lines file; a last line cut by a kill is left out, any other damage is an error."""
-    if not path.exists():
+    try:
+        content = read_bytes(path)
+    except FileNotFoundError:
         return []
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror or error}); expected lines of JSON") from None
     rows: list[dict[str, Any]] = []
-    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+    for number, line in enumerate(content.split(b"\n")[:-1], 1):
         try:
             row: Json = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
-            raise UserError(f"{path}: line {number} is damaged; expected one JSON object a line")
+            raise UserError(f"{path}: line {number} is damaged; expected one JSON object a line: mend or remove it")
         rows.append(row)
     return rows
 
@@ -96,8 +134,8 @@ def rewrite_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def remove(path: Path) -> None:
-    """Removes a file or a folder, if it is there."""
-    if path.is_dir():
+    """Removes a file, a link or a folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)

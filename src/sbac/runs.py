@@ -2,6 +2,7 @@
 
 import importlib
 import itertools
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbac import files
-from sbac.errors import UserError
+from sbac.errors import UserError, path_of, remedy
 from sbac.policy import Policy
-from sbac.records import Json, Setting, Settings, as_json, is_object, parse, rest
+from sbac.records import Json, Setting, Settings, as_json, is_list, is_object, parse, rest
 
 FORMAT = 1
 
@@ -170,11 +171,26 @@ class Episodes:
     lengths: list[int]
     scores: list[float] | None
     versions: Mapping[str, str] | None = None
+    discounted: list[float] | None = None
+    """The discounted returns, with the run's own discount; runs of earlier versions lack them."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """When a run's numbers were first seen to be no longer finite, and the moment that its last good policy is of."""
+
+    phase: str
+    step: int
+    kept_phase: str
+    kept_step: int
+
+    def __str__(self) -> str:
+        return f"no longer finite at step {self.step} of {self.phase}; kept: step {self.kept_step} of {self.kept_phase}"
 
 
 @dataclass(frozen=True)
 class PolicyRecord:
-    """Which run a policy comes from, as its file says."""
+    """Which run a policy comes from, as its file says. `failed`: the run's, where it failed."""
 
     algorithm: str
     seed: int
@@ -182,6 +198,7 @@ class PolicyRecord:
     grid: list[str]
     environment: str | None = None
     task: str | None = None
+    failed: Failure | None = None
 
 
 @dataclass(frozen=True)
@@ -239,12 +256,26 @@ def read_evaluations(path: Path, record: RunRecord) -> list[EvaluationRow]:
     rows: list[EvaluationRow] = []
     for number, row in enumerate(files.read_rows(path), 1):
         where = f"{path}: line {number}"
-        rows.append(EvaluationRow(parse_place(row, fields, where), parse(Episodes, row, where)))
+        rows.append(EvaluationRow(parse_place(row, fields, where), parse(Episodes, _with_numbers(row), where)))
     return rows
+
+
+def _with_numbers(row: Mapping[str, object]) -> dict[str, object]:
+    """A row whose returns and scores are numbers: null, which stands for one that is not finite, becomes NaN."""
+    lists = {name: value for name in ("returns", "scores") if is_list(value := row.get(name))}
+    return {**row, **{name: [math.nan if v is None else v for v in values] for name, values in lists.items()}}
 
 
 def policy_record(policy: Policy) -> PolicyRecord:
     return parse(PolicyRecord, policy.config, "the policy's config")
+
+
+def read_policy(path: Path) -> Policy:
+    """A policy of a run's folder, and with it what its file says of the run."""
+    with remedy("remove the file, and sbac train --resume makes it again from the checkpoint"):
+        policy = Policy.load(path)
+        parse(PolicyRecord, policy.config, str(path))
+        return policy
 
 
 def policy_setting(policy: Policy, grid: Iterable[str]) -> dict[str, Setting]:
@@ -306,20 +337,40 @@ class Run:
         return [evaluation_json(row) for row in self.evaluation_rows]
 
     @property
+    def failures(self) -> dict[str, Failure]:
+        """By label: the runs whose numbers did not stay finite. Their policies are the last good ones."""
+        records = map(policy_record, self.policies)
+        return {record.label: record.failed for record in records if record.failed is not None}
+
+    @property
     def diverged(self) -> list[str]:
-        """Labels of the policies that hold an infinity or a NaN: their training has diverged."""
-        return [policy_record(policy).label for policy in self.policies if not policy.is_finite]
+        """Labels of the runs that failed. Earlier versions kept policies that hold an infinity or a NaN."""
+        failed = self.failures
+        found = [(policy_record(policy).label, policy.is_finite) for policy in self.policies]
+        return [label for label, finite in found if label in failed or not finite]
 
     @staticmethod
     def load(folder: str | Path) -> "Run":
         """Reads a run's folder, finished or not."""
-        path = Path(folder)
+        path = path_of("run", folder)
         record = read_record(path)
-        policies = [Policy.load(p) for p in sorted((path / "policies").glob("*.safetensors"))]
+        policies = [read_policy(p) for p in sorted((path / "policies").glob("*.safetensors"))]
         order = {label: i for i, label in enumerate(record.labels)}
         policies.sort(key=lambda p: order.get(policy_record(p).label, len(order)))
         metrics = read_metrics(path / "metrics.jsonl", record)
         return Run(record, policies, metrics, read_evaluations(path / "evaluations.jsonl", record), path)
+
+
+def policy_file(folder: Path, label: str) -> Path:
+    """The file of a run's policy."""
+    return folder / "policies" / f"{label}.safetensors"
+
+
+def is_label(text: str) -> bool:
+    """Whether a policy's file can bear this name, and lies in its folder then."""
+    name = f"{text}.safetensors"
+    plain = text.isprintable() and "/" not in text and "\\" not in text and not text.startswith(".")
+    return bool(text) and plain and len(name.encode(errors="replace")) <= files.LONGEST_NAME
 
 
 def read_record(path: Path) -> RunRecord:
@@ -335,6 +386,9 @@ def read_record(path: Path) -> RunRecord:
     record = parse(RunRecord, value, str(where))
     for i, run in enumerate(record.runs):
         parse(CommonFields, run, f"{where}: runs[{i}]")
+    for label in record.labels:
+        if not is_label(label):
+            raise UserError(f"{where}: label {label!r}; expected a name that a file can have")
     if not record.runs or len(record.labels) != len(record.runs):
         raise UserError(f"{where}: {len(record.labels)} labels for {len(record.runs)} runs; expected one for each")
     return record

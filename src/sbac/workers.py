@@ -4,6 +4,8 @@ A worker is a fresh interpreter that runs a module (`python -m module`), so a us
 reads requests from its input and writes messages to its output. A message is one line of JSON, followed by as many
 bytes of safetensors as the line announces. While a request is under way the worker may send any number of progress
 messages; it ends the request with an answer or an error.
+
+A worker imports from where its parent does, ends when its parent does, and prints nothing of its own.
 """
 
 import contextlib
@@ -14,10 +16,12 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any, Generic, Self, TypeVar
 
 from sbac.errors import UserError
@@ -27,8 +31,16 @@ from sbac.records import Json
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 PATIENCE = 5.0
 """The most seconds to wait for each thread of a pool that ends by an error."""
+MOST_DEATHS = 3
+"""As many workers may die of one request."""
+SET_PARENT_DEATH_SIGNAL = 1
+"""Linux's PR_SET_PDEATHSIG."""
 
 Answer = TypeVar("Answer")
+
+
+class WorkerDiedError(UserError):
+    """A worker ended in the middle of a request."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +71,9 @@ closing the pool would wait for ever."""
 class WorkerPool(Generic[Answer]):
     """Worker processes that run one module. A worker starts with its first request.
 
-    The requests are shared: each goes to the next free worker, and a worker that died is replaced for the requests
-    that follow. In a `pinned` pool every request names its worker. Such a worker keeps a state between requests, so
-    when it dies, all its later requests fail.
+    The requests are shared: each goes to the next free worker. A worker that dies is replaced, and its request is made
+    again, so the answer to a request must depend on the request alone. In a `pinned` pool every request names its
+    worker. Such a worker keeps a state between requests, so when it dies, all its later requests fail.
     """
 
     def __init__(self, module: str, count: int, read: Callable[[Message], Answer], pinned: bool = False) -> None:
@@ -124,14 +136,20 @@ class WorkerPool(Generic[Answer]):
         """The thread of one worker."""
         worker: Worker | None = None
         while (request := requests.get()) is not None:
-            try:
-                if worker is not None and worker.has_died and not self._pinned:
-                    worker.close()
-                    worker = None
-                worker = worker or self._start()
-                request.answer.set_result(self._read(worker.ask(request.message, request.progress)))
-            except Exception as error:  # every error belongs to the caller that waits for the answer
-                request.answer.set_exception(error)
+            deaths = 0
+            while not request.answer.done():
+                try:
+                    if worker is not None and worker.has_died and not self._pinned:
+                        worker.close()
+                        worker = None
+                    worker = worker or self._start()
+                    request.answer.set_result(self._read(worker.ask(request.message, request.progress)))
+                except WorkerDiedError as error:
+                    deaths += 1
+                    if self._pinned or self._abandoned or deaths == MOST_DEATHS:
+                        request.answer.set_exception(error)
+                except Exception as error:  # every error belongs to the caller that waits for the answer
+                    request.answer.set_exception(error)
         if worker is not None:
             worker.close()
 
@@ -149,11 +167,12 @@ class Worker:
     def __init__(self, module: str) -> None:
         self._module = module
         # A session of its own: Ctrl-C in the terminal reaches the parent alone, and `kill` ends the whole group.
+        # -P: without it Python would import from the current folder first.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module],
+            [sys.executable, "-P", "-m", module, str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, **ONE_THREAD},
+            env={**os.environ, **ONE_THREAD, "PYTHONPATH": import_path()},
             start_new_session=True,
         )
 
@@ -172,10 +191,15 @@ class Worker:
             elif "refused" in message.fields:
                 raise UserError(message.fields["refused"])
             elif "failed" in message.fields:
-                raise RuntimeError(f"{self._module}: {message.fields['failed']}")
+                error = RuntimeError(f"{self._module}: {message.fields['failed']}")
+                error.add_note(message.fields["trace"])
+                raise error
             else:
                 return Message(message.fields["answer"], message.arrays)
-        raise RuntimeError(f"a worker ({self._module}) ended with exit code {self._process.wait()}")
+        raise WorkerDiedError(
+            f"a worker process ({self._module}) {_ending(self._process.wait())} in the middle of its work; "
+            "look for a lack of memory, or a crash in the environment"
+        )
 
     def kill(self) -> None:
         """Kills the process and all that it has started: environments may have processes of their own."""
@@ -189,12 +213,64 @@ class Worker:
             pass
 
 
+def _ending(code: int) -> str:
+    """How a process ended, in words."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    known = {number.value: number.name for number in signal.Signals}
+    return f"was ended by {known.get(-code, f'signal {-code}')}"
+
+
+def import_path() -> str:
+    """Where a process that this one starts imports from, as PYTHONPATH has it: from where this one does.
+
+    The current folder comes last if this process has it, so that no file in it takes the place of a package.
+    """
+    own = str(Path(__file__).parents[1])
+    asked = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    try:
+        here = os.getcwd()
+    except OSError:  # it was removed
+        here = ""
+    found = dict.fromkeys(os.path.join(here, folder).rstrip(os.sep) for folder in [*sys.path, *asked])
+    others = [folder for folder in found if folder not in ("", own, here) and os.pathsep not in folder]
+    return os.pathsep.join([own, *others, *([here] if here in found and here != own else [])])
+
+
+def end_with_parent(parent: int) -> None:
+    """Has this process killed when its parent has ended, in whatever way."""
+    if not _killed_by_kernel():
+        threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+    if os.getppid() != parent:  # it has ended before
+        os._exit(0)
+
+
+def _killed_by_kernel() -> bool:
+    """Asks Linux to kill this process when its parent ends; False elsewhere."""
+    if sys.platform != "linux":
+        return False
+    import ctypes
+
+    try:
+        return ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0) == 0
+    except (OSError, AttributeError):
+        return False
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(0)
+
+
 def serve(handle: Callable[[Message, Progress], Message]) -> None:
     """A worker's main loop: answers requests until its input ends.
 
-    A `UserError` of `handle` is raised as one in the parent; any other error as a RuntimeError, and the worker prints
-    its traceback.
+    A `UserError` of `handle` is raised as one in the parent; any other error as a RuntimeError, with the worker's
+    traceback as a note.
     """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which then ends its workers
+    end_with_parent(int(sys.argv[1]) if len(sys.argv) > 1 else os.getppid())
     # Environments may read from the standard input and print: neither must mix with the messages.
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "rb") as nothing:
@@ -214,8 +290,7 @@ def serve(handle: Callable[[Message, Progress], Message]) -> None:
         except UserError as error:
             say({"refused": str(error)})
         except Exception as error:
-            traceback.print_exc()
-            say({"failed": f"{type(error).__name__}: {error}"})
+            say({"failed": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()})
 
 
 def _write(stream: IO[bytes], fields: Mapping[str, Any], arrays: Arrays | None = None) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sbac.errors import UserError
 from sbac.evaluation.worker import Pool
-from sbac.results.cells import CellRecord, FinalRow, folder_of, read_cells, write_cell
+from sbac.results.cells import CellRecord, FinalRow, folder_of, path_of, read_cells, write_cell
 from sbac.results.protocol import Protocol
 from sbac.text import significant
 
@@ -23,20 +23,28 @@ def is_final(cell: CellRecord, protocol: Protocol) -> bool:
     return len(cell.final) == len(cell.runs) and cell.final_episodes >= protocol.final_episodes
 
 
-def finish(cell: CellRecord, results: Path, protocol: Protocol, pool: Pool) -> CellRecord:
-    """Plays the final episodes of a trained cell's policies and completes its file."""
-    from sbac.evaluation.evaluate_run import evaluate_policies
+def finish(
+    cell: CellRecord, results: Path, protocol: Protocol, pool: Pool, environment: str | None = None
+) -> CellRecord:
+    """Plays the final episodes of a trained cell's policies and completes its file.
+
+    `environment`: the one that was asked for. Any other is opened only if it is known, whatever the cell says.
+    """
+    from sbac.environments.opening import may_open
+    from sbac.evaluation.evaluate_run import ask_for, evaluate_policies
 
     folder = folder_of(results, cell)
+    if cell.environment is not None and cell.environment != environment and not may_open(cell.environment):
+        raise UserError(ask_for(path_of(results, cell), cell.environment))
     played = evaluate_policies(folder, cell.environment, protocol.final_episodes, protocol.final_seed, pool)
     final = [
         FinalRow(
             row.seed,
             {name: row.setting[name] for name in cell.grid if name in row.setting},
-            significant(row.episodes.returns, 6),
+            significant(row.episodes.returns, 6) if row.failed is None else [None] * protocol.final_episodes,
             row.episodes.lengths,
         )
-        for row in played
+        for row in played  # the last policy counts, and a run that failed has none
     ]
     if len(final) != len(cell.runs):
         raise UserError(f"{folder}: {len(final)} policies; expected {len(cell.runs)}")
@@ -45,8 +53,17 @@ def finish(cell: CellRecord, results: Path, protocol: Protocol, pool: Pool) -> C
     return finished
 
 
-def evaluate_trained(results: Path, protocol: Protocol, workers: int | None = None, say: Say = say_at_once) -> int:
-    """Plays the final episodes of every cell of a results folder that lacks them and whose policies are here."""
+def evaluate_trained(
+    results: Path,
+    protocol: Protocol,
+    workers: int | None = None,
+    say: Say = say_at_once,
+    environment: str | None = None,
+) -> int:
+    """Plays the final episodes of every cell of a results folder that lacks them and whose policies are here.
+
+    `environment`: one that may be opened although a cell names it.
+    """
     finished = 0
     with Pool(workers) as pool:
         for cell in read_cells(results):
@@ -56,7 +73,7 @@ def evaluate_trained(results: Path, protocol: Protocol, workers: int | None = No
             if not (folder / "policies").is_dir():
                 say(f"{name}: its policies are not in {folder}")
                 continue
-            finish(cell, results, protocol, pool)
+            finish(cell, results, protocol, pool, environment)
             say(f"{name}: {protocol.final_episodes} episodes of each of {len(cell.runs)} policies played")
             finished += 1
     return finished

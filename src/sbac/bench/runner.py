@@ -76,7 +76,8 @@ class Bench:
                 final = is_final(record, self.protocol)
                 self.status.note(trained, DONE if final else TRAINED)
                 if evaluate and not final:
-                    waiting.append((trained, background.submit(finish, record, self.results, self.protocol, pool)))
+                    asked = record, self.results, self.protocol, pool, trained.environment
+                    waiting.append((trained, background.submit(finish, *asked)))
             waiting = self._collect(waiting)
         while waiting:
             interrupts.check()

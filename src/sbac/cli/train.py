@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sbac.cli.core import HELP, Commands, Parser
+from sbac.cli.select import choose, show
 from sbac.errors import UserError
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def add(commands: Commands) -> None:
     what.add_argument("--preset", default="quick", metavar="NAME", help="quick (default), paper, tuned, ...")
     what.add_argument("--seeds", nargs="+", type=int, default=[1], metavar="N", help="how many seeds, or which ones")
     what.add_argument("--steps", nargs="+", type=int, metavar="N", help="gradient steps, of all phases or of each")
+    what.add_argument("--select", action="store_true", help="then choose a policy from the log alone (sbac select)")
     what.add_argument("--warm-start", metavar="RUN", help="start from the networks of a finished run")
     folder = parser.add_argument_group("the run's folder")
     folder.add_argument("--out", metavar="DIR", help="where to (default: runs/DATASET-ALGORITHM)")
@@ -99,6 +101,7 @@ def _train(args: argparse.Namespace) -> int:
 
     from sbac.algorithms import find
     from sbac.callbacks import loggers
+    from sbac.data import Dataset
     from sbac.training.train import train
 
     out = args.out or f"runs/{Path(args.dataset).stem}-{args.algorithm}"
@@ -106,8 +109,9 @@ def _train(args: argparse.Namespace) -> int:
     if find(args.algorithm).online:
         return _train_online(args, out, seeds)
     args.interrupted = f"continue with: sbac train --resume --out {out}"
+    data = _log(args)
     run = train(
-        _log(args),
+        data,
         args.algorithm,
         seeds=seeds,
         preset=args.preset,
@@ -126,7 +130,10 @@ def _train(args: argparse.Namespace) -> int:
         command=args.started,
         **_options(args.extra),
     )
-    return _show(run, out)
+    _show(run, out)
+    if args.select and isinstance(data, Dataset):
+        show(choose(run, data))
+    return 0
 
 
 def _log(args: argparse.Namespace) -> "Dataset | StreamedLog":
@@ -137,6 +144,8 @@ def _log(args: argparse.Namespace) -> "Dataset | StreamedLog":
         return load(args.dataset, task=args.task, horizon=args.horizon)
     if args.horizon is not None:
         raise UserError("--horizon: not with --stream; the log needs timeouts or episode numbers of its own")
+    if args.select:
+        raise UserError("--select: not with --stream; sbac select reads its log into memory")
     return stream(args.dataset, task=args.task)
 
 
@@ -144,6 +153,8 @@ def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) ->
     from sbac.callbacks import loggers
     from sbac.training.online.train import train_online
 
+    if args.select:
+        raise UserError(f"--select: not for {args.algorithm}, which learns in an environment and has no log")
     if args.warm_start:
         raise UserError(f"--warm-start: not for {args.algorithm}, which learns in an environment")
     if args.steps is not None and len(args.steps) > 1:

@@ -1,5 +1,13 @@
-"""Opens an environment by a task's name, a Gymnasium id or a factory, and checks whether it fits the data."""
+"""Opens an environment by a task's name, a Gymnasium id or a factory, and checks whether it fits the data.
 
+`module:id` imports the module. Only the person who runs a command may ask for that: a name that a file gives goes
+through `may_open` first.
+"""
+
+import contextlib
+import functools
+import importlib
+import io
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -33,6 +41,8 @@ EnvSource = str | Callable[[], Any]
 """A task's name, a Gymnasium id, or a function that makes an environment."""
 ADROIT = "sbac/Adroit"
 """How the ids of the environments in `sbac.environments.adroit` begin."""
+KNOWN_PACKAGES = ("gymnasium", "gymnasium_robotics", "sbac")
+"""The packages whose environments may be opened because a file names them."""
 
 
 def open_environment(env_id: str, **options: Any) -> Any:
@@ -49,20 +59,37 @@ def open_environment(env_id: str, **options: Any) -> Any:
             return gymnasium.make(env_id, **options)
         except (gymnasium.error.Error, ImportError) as error:
             raise no_environment(env_id, error) from None
+        except Exception as error:  # of the environment's own code
+            raise UserError(f"environment {env_id!r}: {type(error).__name__}: {first_line(error)}") from error
 
 
 def register_own(env_id: str) -> None:
-    """Registers this package's environments with Gymnasium when one of their ids is asked for."""
+    """Registers with Gymnasium what it may lack: this package's environments, and those of gymnasium-robotics."""
+    import gymnasium
+
     if env_id.startswith(ADROIT):
         from sbac.environments import adroit
 
         adroit.register()
+    elif env_id not in gymnasium.registry and ":" not in env_id:
+        _register_robotics()
+
+
+@functools.cache
+def _register_robotics() -> None:
+    """Registers the environments of gymnasium-robotics, if it is installed."""
+    with contextlib.suppress(ImportError), contextlib.redirect_stderr(io.StringIO()):  # it prints a notice
+        importlib.import_module("gymnasium_robotics")
 
 
 def no_environment(name: str, error: Exception) -> UserError:
     """Gymnasium's error about a name, in one line."""
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return UserError(f"environment {name!r}: neither a task nor a Gymnasium id ({reason})")
+    hint = "; a module is looked for on PYTHONPATH" if ":" in name and isinstance(error, ImportError) else ""
+    return UserError(f"environment {name!r}: neither a task nor a Gymnasium id ({first_line(error)}{hint})")
+
+
+def first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def environment_of(source: EnvSource) -> tuple[str, Callable[[], Environment]]:
@@ -106,13 +133,37 @@ def is_known(name: str) -> bool:
     return True
 
 
+def may_open(name: str) -> bool:
+    """Whether an environment may be opened because a file names it: this imports known packages and nothing else."""
+    import gymnasium
+
+    if is_task(name):
+        return True
+    if ":" in name or not is_known(name):
+        return False
+    spec = gymnasium.spec(name)
+    wrappers = [wrapper.entry_point for wrapper in spec.additional_wrappers]
+    return all(_is_known_code(code) for code in (spec.entry_point, spec.vector_entry_point, *wrappers))
+
+
+def _is_known_code(entry_point: object) -> bool:
+    """Whether what an id stands for is a known package's. A function is here already: it imports nothing new."""
+    return not isinstance(entry_point, str) or entry_point.partition(":")[0].split(".")[0] in KNOWN_PACKAGES
+
+
 def check_fits(source: EnvSource, observations: int, actions: int) -> None:
-    """Opens an environment once and refuses it if its observations or actions have other sizes than the data's."""
-    name, make = environment_of(source)
-    environment = make()
-    check_spaces(environment, name)
-    sizes = environment.observation_space.shape[0], environment.action_space.shape[0]
-    environment.close()
+    """Refuses an environment whose observations or actions have other sizes than the data's.
+
+    It is opened once to find out, unless it is a task's.
+    """
+    if isinstance(source, str) and is_task(source):
+        name, sizes = source, find_task(source).sizes
+    else:
+        name, make = environment_of(source)
+        environment = make()
+        check_spaces(environment, name)
+        sizes = environment.observation_space.shape[0], environment.action_space.shape[0]
+        environment.close()
     if sizes != (observations, actions):
         raise UserError(
             f"environment {name}: {sizes[0]} observations and {sizes[1]} actions; "

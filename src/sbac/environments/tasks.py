@@ -19,6 +19,8 @@ class Task:
 
     name: str
     env_id: str
+    sizes: tuple[int, int]
+    """Numbers of an observation and of an action."""
     horizon: int
     reference_min: float
     reference_max: float
@@ -46,15 +48,15 @@ def normalised_score(task: str | Task, returns: ArrayLike) -> NDArray[np.float64
     return 100.0 * (np.asarray(returns, np.float64) - known.reference_min) / (known.reference_max - known.reference_min)
 
 
-# environment: (Gymnasium id, horizon, return at score 0, return at score 100)
+# environment: (Gymnasium id, numbers of an observation and of an action, horizon, returns at the scores 0 and 100)
 _ENVIRONMENTS = {
-    "halfcheetah": ("HalfCheetah-v4", 1000, -280.178953, 12135.0),
-    "hopper": ("Hopper-v4", 1000, -20.272305, 3234.3),
-    "walker2d": ("Walker2d-v4", 1000, 1.629008, 4592.3),
-    "pen": ("sbac/AdroitPen-v1", 100, 96.262799, 3076.8331017826877),
-    "hammer": ("sbac/AdroitHammer-v1", 200, -274.856578, 12794.134825156867),
-    "door": ("sbac/AdroitDoor-v1", 200, -56.512833, 2880.5693087298737),
-    "relocate": ("sbac/AdroitRelocate-v1", 200, -6.425911, 4233.877797728884),
+    "halfcheetah": ("HalfCheetah-v4", (17, 6), 1000, -280.178953, 12135.0),
+    "hopper": ("Hopper-v4", (11, 3), 1000, -20.272305, 3234.3),
+    "walker2d": ("Walker2d-v4", (17, 6), 1000, 1.629008, 4592.3),
+    "pen": ("sbac/AdroitPen-v1", (45, 24), 100, 96.262799, 3076.8331017826877),
+    "hammer": ("sbac/AdroitHammer-v1", (46, 26), 200, -274.856578, 12794.134825156867),
+    "door": ("sbac/AdroitDoor-v1", (39, 28), 200, -56.512833, 2880.5693087298737),
+    "relocate": ("sbac/AdroitRelocate-v1", (39, 30), 200, -6.425911, 4233.877797728884),
 }
 
 # The paper's Table 1, in its order; "-" where it has no number. Its baselines are D4RL v0 figures.
@@ -93,8 +95,8 @@ def _paper_scores() -> dict[str, dict[str, Score]]:
 
 def _task(base: str, version: str, scores: Mapping[str, Score]) -> Task:
     environment, tier = base.split("-", 1)
-    env_id, horizon, low, high = _ENVIRONMENTS[environment]
-    return Task(f"{base}-{version}", env_id, horizon, low, high, scores, _files(environment, tier, version))
+    env_id, sizes, horizon, low, high = _ENVIRONMENTS[environment]
+    return Task(f"{base}-{version}", env_id, sizes, horizon, low, high, scores, _files(environment, tier, version))
 
 
 def _files(environment: str, tier: str, version: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sbac.errors import UserError
+from sbac.errors import UserError, name_of, path_of
 from sbac.files import read_safetensors, write_safetensors
 from sbac.policy.formulas import FORMULAS, Floats
 from sbac.records import parse
@@ -37,7 +37,7 @@ class Policy:
     """
 
     def __init__(self, kind: str, arrays: Mapping[str, Floats], config: Mapping[str, Any]) -> None:
-        if kind not in FORMULAS:
+        if name_of("kind of policy", kind) not in FORMULAS:
             raise UserError(f"policy of unknown kind {kind!r}: made by a newer version of sbac?")
         self.kind = kind
         self.arrays = {k: np.asarray(v, np.float32) for k, v in arrays.items()}
@@ -115,7 +115,7 @@ class Policy:
     @staticmethod
     def load(path: str | Path) -> "Policy":
         """Reads a policy file."""
-        arrays, header = read_safetensors(Path(path), "policy file")
+        arrays, header = read_safetensors(path_of("policy", path), "policy file")
         try:
             about = parse(PolicyHeader, json.loads(header.get("sbac", "")), str(path))
         except json.JSONDecodeError:

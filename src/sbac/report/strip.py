@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sbac.environments.opening import may_open, open_environment
 from sbac.errors import UserError
 from sbac.records import as_json, parse
+from sbac.workers import import_path
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -39,14 +41,16 @@ class Played:
 
 def rollout_strip(policy: Path, environment: str, title: str, seed: int = 0) -> tuple[str, bytes]:
     """A caption and a PNG of one episode from the environment's seed `seed`."""
+    if not may_open(environment):
+        raise UserError(f"--render: {environment!r} is not drawn: a file names it, and its package is not a known one")
     chosen = os.environ.get("MUJOCO_GL")
     reason = ""
     for backend in (chosen,) if chosen else BACKENDS:
         answer = subprocess.run(
-            [sys.executable, "-m", "sbac.report.strip", str(policy), environment, str(seed)],
+            [sys.executable, "-P", "-m", "sbac.report.strip", str(policy), environment, str(seed)],
             capture_output=True,
             text=True,
-            env={**os.environ, "MUJOCO_GL": backend},
+            env={**os.environ, "MUJOCO_GL": backend, "PYTHONPATH": import_path()},
         )
         if answer.returncode == 0:
             found = parse(Played, json.loads(answer.stdout.splitlines()[-1]), "the rollout")
@@ -72,14 +76,13 @@ def main() -> None:
 
 def play(policy: "Policy", environment: str, seed: int) -> Played:
     """The episode twice: once for its length, once for its frames."""
-    import gymnasium
     import numpy as np
     from PIL import Image
 
     from sbac.environments.tasks import find_task, is_task
 
     name = find_task(environment).env_id if is_task(environment) else environment
-    env = gymnasium.make(name, render_mode="rgb_array")
+    env = open_environment(name, render_mode="rgb_array")
 
     def episode(shown: set[int]) -> "tuple[float, int, list[Picture]]":
         state, _ = env.reset(seed=seed)

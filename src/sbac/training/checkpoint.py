@@ -1,14 +1,17 @@
 """Checkpoints: how far a group of runs is, its states on disk, and where it begins."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from sbac import files
+from sbac.errors import UserError, remedy
 from sbac.nn import Tree
+from sbac.policy import Policy
 from sbac.records import as_json, parse
 from sbac.runs import read_record
 from sbac.training.trees import fill_tree
@@ -25,6 +28,7 @@ class Position:
 
 
 BEGINNING = Position(0, 0)
+START_AGAIN = "restore the file, or remove it and its runs are trained from the start"
 
 
 def state_path(folder: Path, group: int) -> Path:
@@ -32,10 +36,39 @@ def state_path(folder: Path, group: int) -> Path:
     return folder / "checkpoint" / f"state-{group}.safetensors"
 
 
-def write_state(path: Path, at: Position, states: Mapping[str, Arrays]) -> None:
-    """`states`: the arrays of each phase up to this position."""
+def write_state(path: Path, at: Position, states: Mapping[str, Arrays], failed: Mapping[str, Policy]) -> None:
+    """`states`: the arrays of each phase up to this position; `failed`: the last good policies of runs, by label."""
     arrays = {f"{phase}/{name}": value for phase, leaves in states.items() for name, value in leaves.items()}
-    files.save_arrays(path, arrays, as_json(at))
+    meta = as_json(at)
+    if failed:
+        kept = [KeptPolicy(label, policy.kind, policy.config) for label, policy in failed.items()]
+        meta["failed"] = [as_json(entry) for entry in kept]
+        for i, policy in enumerate(failed.values()):
+            arrays |= {f"{_kept(i)}/{name}": value for name, value in policy.arrays.items()}
+    files.save_arrays(path, arrays, meta)
+
+
+def _kept(number: int) -> str:
+    """Where the arrays of a policy that was kept lie: in no phase's place."""
+    return f"failed:{number}"
+
+
+@dataclass(frozen=True)
+class KeptPolicy:
+    """The last good policy of a run that failed, without its arrays."""
+
+    label: str
+    kind: str
+    config: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Meta:
+    """What a state file says beside its arrays."""
+
+    phase: int
+    step: int
+    failed: list[KeptPolicy] = field(default_factory=list[KeptPolicy])
 
 
 @dataclass(frozen=True)
@@ -62,12 +95,31 @@ class Checkpoint:
 
     path: Path
     at: Position
+    kept: Sequence[KeptPolicy] = ()
+    """Of the runs that had failed."""
 
     @staticmethod
-    def find(path: Path) -> "Checkpoint":
-        """Reads how far the group is."""
-        at = parse(Position, files.load_arrays(path)[1], str(path)) if path.exists() else BEGINNING
-        return Checkpoint(path, at)
+    def find(path: Path, phases: int) -> "Checkpoint":
+        """Reads how far the group is; `phases`: how many its method has."""
+        if not path.exists():
+            return Checkpoint(path, BEGINNING)
+        with remedy(START_AGAIN):
+            meta = parse(Meta, files.load_arrays(path)[1], str(path))
+            if not 0 <= meta.phase <= phases or not 0 <= meta.step < 2**31:
+                raise UserError(f"{path}: phase {meta.phase}, step {meta.step}; expected a phase from 0 to {phases}")
+            return Checkpoint(path, Position(meta.phase, meta.step), meta.failed)
+
+    @cached_property
+    def failed(self) -> dict[str, Policy]:
+        """The last good policies of the runs that had failed, by label."""
+        found: dict[str, Policy] = {}
+        with remedy(START_AGAIN):
+            for i, entry in enumerate(self.kept):
+                try:
+                    found[entry.label] = Policy(entry.kind, _of_phase(self._arrays, _kept(i)), entry.config)
+                except (KeyError, ValueError) as error:
+                    raise UserError(f"{self.path}: failed[{i}] is no policy ({error})") from None
+        return found
 
     @cached_property
     def _arrays(self) -> Arrays:
@@ -75,7 +127,8 @@ class Checkpoint:
 
     def read(self, phase: str, shape: Tree) -> Tree:
         """A phase's state; `shape` is that of the group's own runs."""
-        return fill_tree(shape, _of_phase(self._arrays, phase), str(self.path))
+        with remedy(START_AGAIN):
+            return fill_tree(shape, _of_phase(self._arrays, phase), str(self.path))
 
 
 def _of_phase(arrays: Arrays, phase: str) -> dict[str, np.ndarray]:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from sbac import files, interrupts
 from sbac.callbacks import NO_CALLBACKS, Callback
 from sbac.environments.opening import EnvSource
+from sbac.errors import remedy
 from sbac.evaluation.rollout import Evaluator
 from sbac.evaluation.worker import Pool
 from sbac.policy import Policy
@@ -123,6 +124,11 @@ class Evaluations:
         building.rename(folder)
         self._start(folder, places)
 
+    def pending(self, names: Collection[str]) -> dict[str, int]:
+        """The snapshots on disk, of these names, and how many policies each has."""
+        found = [folder for folder in sorted(self._pending.glob("*")) if folder.name in names]
+        return {folder.name: len(self._read_places(folder / "rows.json")) for folder in found}
+
     def resubmit(self, names: Collection[str]) -> None:
         """After a restart: evaluates the snapshots on disk with these names, and removes the others."""
         found = sorted(self._pending.glob("*"))
@@ -134,8 +140,9 @@ class Evaluations:
                 self._start(folder, self._read_places(folder / "rows.json"))
 
     def _read_places(self, path: Path) -> list[Place]:
-        rows = parse(SnapshotRows, {"rows": files.read_json(path)}, str(path)).rows
-        return [parse_place(row, config_fields(self._record), f"{path}: rows[{i}]") for i, row in enumerate(rows)]
+        with remedy(f"remove {path.parent.name}, and it is left out of evaluations.jsonl"):
+            rows = parse(SnapshotRows, {"rows": files.read_json(path)}, str(path)).rows
+            return [parse_place(row, config_fields(self._record), f"{path}: rows[{i}]") for i, row in enumerate(rows)]
 
     def _start(self, folder: Path, places: Sequence[Place]) -> None:
         answers = [self._ask(folder / f"{i}.safetensors") for i in range(len(places))]
@@ -148,9 +155,9 @@ class Evaluations:
 
         def work() -> dict[str, Any]:
             assert self._evaluator is not None
-            return dataclasses.asdict(
-                self._evaluator(Policy.load(policy).unchecked, self._watch.episodes, self._watch.seed)
-            )
+            loaded, discount = Policy.load(policy), self._record.runs[0].get("discount")
+            known = discount if isinstance(discount, float) else None
+            return dataclasses.asdict(self._evaluator(loaded.unchecked, self._watch.episodes, self._watch.seed, known))
 
         return self._local.submit(work)
 
@@ -163,7 +170,7 @@ class Evaluations:
                 EvaluationRow(place, parse(Episodes, answer.result(), f"evaluation of {snapshot.folder}"))
                 for place, answer in zip(snapshot.places, snapshot.answers, strict=True)
             ]
-            added = [evaluation_json(row) for row in rows]
+            added = [{name: files.finite(value) for name, value in evaluation_json(row).items()} for row in rows]
             files.append_rows(self._path, added)
             files.remove(snapshot.folder)
             self._callbacks.on_evaluation(added)

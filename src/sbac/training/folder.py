@@ -16,7 +16,6 @@ from sbac.records import Json, as_json
 from sbac.runs import RunRecord, read_record
 
 CONTENTS = ("config.json", "checkpoint", "policies", "metrics.jsonl", "evaluations.jsonl")
-UNFINISHED = "config.json.tmp"  # a kill during the very first write leaves a folder with this file alone
 
 
 class OpenFolder:
@@ -45,6 +44,8 @@ class OpenFolder:
 
     def set_aside(self) -> None:
         """Moves the present run aside. What a kill has left aside already is older, and stays there."""
+        if self._aside.is_symlink():
+            raise UserError(f"{self._aside}: a link; expected a folder of sbac's own")
         self._aside.mkdir(exist_ok=True)
         for name in CONTENTS:
             if (self._aside / name).exists():
@@ -107,10 +108,20 @@ def _occupy(opened: OpenFolder, record: RunRecord, resume: bool, overwrite: bool
     path = opened.path
     if not (path / "config.json").exists():
         opened.restore()  # what a kill in the middle of a replacement left
-    occupied = path.is_dir() and any(entry.name != UNFINISHED for entry in path.iterdir())
+    # A kill during the very first write leaves a folder with a temporary file alone.
+    occupied = path.is_dir() and not all(is_temporary(entry) for entry in path.iterdir())
     if occupied:
         existing = read_record(path)  # a folder that is not a run is never touched
+        for folder in (path, path / "policies", path / "checkpoint"):
+            for entry in folder.glob("*.tmp"):
+                if is_temporary(entry):
+                    entry.unlink()
         if resume:
+            watched = existing.evaluation.environment
+            if watched is not None and ":" in watched and record.evaluation.environment is None:
+                raise UserError(
+                    f"{path}: was evaluated in {watched!r}, a module that is not imported unasked; add --env"
+                )
             changed = difference(_compared(existing), _compared(record))
             if changed:
                 raise UserError(f"{path}: holds another run, and cannot be resumed as this one: {changed}")
@@ -120,6 +131,13 @@ def _occupy(opened: OpenFolder, record: RunRecord, resume: bool, overwrite: bool
         opened.set_aside()
     opened.is_new = not occupied
     files.write_json(path / "config.json", as_json(record))
+
+
+def is_temporary(entry: Path) -> bool:
+    """Whether an entry is a file that a kill has left half-written. Earlier versions added .tmp to the file's name."""
+    written = entry.name.removesuffix(".tmp")
+    earlier = written != entry.name and (written in CONTENTS or written.endswith(".safetensors"))
+    return (earlier or files.TEMPORARY.fullmatch(entry.name) is not None) and entry.is_file()
 
 
 def _compared(record: RunRecord) -> Json:

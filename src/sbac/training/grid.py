@@ -5,6 +5,7 @@ shared field (widths, batch size, names) puts them into separate groups.
 """
 
 import itertools
+import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +15,12 @@ import jax
 import jax.numpy as jnp
 
 from sbac.algorithms.base import Algorithm
-from sbac.config import Config, Options, Value, changed, fields_of, static_fields, values_of
-from sbac.errors import UserError, unknown
+from sbac.config import Config, Field, Options, Value, changed, fields_of, static_fields, values_of
+from sbac.errors import UserError, name_of, unknown
 from sbac.text import setting_label
 
+MOST_RUNS = 10_000
+"""Of one launch. A larger number is a slip of the keyboard."""
 AnyConfig = TypeVar("AnyConfig", bound=Options)
 
 
@@ -50,7 +53,7 @@ def members(
     task: str | None = None,
 ) -> list[Member]:
     """Every run of the launch, in a fixed order: the grid's fields as given, seeds innermost."""
-    if preset not in algorithm.presets:
+    if name_of("preset", preset) not in algorithm.presets:
         raise unknown(f"preset of {algorithm.name}", preset, algorithm.presets)
     fields = fields_of(algorithm.config)
     published: Mapping[str, Any] = _published(algorithm, task) if preset == "paper" and task is not None else {}
@@ -62,17 +65,28 @@ def members(
         if name == "steps":
             settings["steps"] = _steps(value, len(algorithm.phases))
         elif fields[name].is_grid(value):
-            axes[name] = [fields[name].convert(item) for item in value]
+            axes[name] = [_converted(fields[name], item) for item in value]
             if not axes[name] or len(set(axes[name])) != len(axes[name]):
                 raise UserError(f"{name} {list(value)}: expected at least one value, and each of them once")
         else:
-            settings[name] = fields[name].convert(value)
+            settings[name] = _converted(fields[name], value)
     base = changed(algorithm.config(), settings)
     if "alpha" in fields and "alpha" not in axes:
         axes["alpha"] = [values_of(base)["alpha"]]
-    points = [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
     wanted = _seeds(seeds)
+    count = len(wanted) * math.prod(map(len, axes.values()))
+    if count > MOST_RUNS:
+        raise UserError(f"seeds {_short(seeds)}: {count:,} runs in one launch; expected at most {MOST_RUNS:,}")
+    points = [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
     return [Member(seed, changed(base, point), point) for point in points for seed in wanted]
+
+
+def _converted(field: Field, value: Any) -> Value:
+    """The value in the field's type; widths of no layer at all are refused."""
+    found = field.convert(value)
+    if found == ():
+        raise UserError(f"{field.name} {value!r}: expected at least one of the {field.expected}")
+    return found
 
 
 def _published(algorithm: Algorithm, task: str) -> Mapping[str, Any]:
@@ -85,12 +99,19 @@ def _published(algorithm: Algorithm, task: str) -> Mapping[str, Any]:
     return found[0] if found else {}
 
 
-def _seeds(seeds: int | Sequence[int]) -> list[int]:
+def _seeds(seeds: int | Sequence[int]) -> Sequence[int]:
     given = _integers(seeds)
-    wanted = list(range(given)) if isinstance(given, int) else given
-    if not wanted or min(wanted) < 0 or max(wanted) >= 2**32 or len(set(wanted)) != len(wanted):
-        raise UserError(f"seeds {seeds!r}: expected a positive number, or a list of different seeds from 0 to 2^32 - 1")
-    return wanted
+    if isinstance(given, int) and given > 0:
+        return range(min(given, 2**32))
+    if isinstance(given, list) and given and 0 <= min(given) <= max(given) < 2**32 and len(set(given)) == len(given):
+        return given
+    expected = "a positive number, or a list of different seeds from 0 to 2^32 - 1"
+    raise UserError(f"seeds {_short(seeds)}: expected {expected}")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _steps(value: Any, phases: int) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ What is on disk at any moment can be resumed: a group's state file is replaced a
 and snapshots beyond it are cut when the run is taken up again.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from sbac import files
 from sbac.callbacks import NO_CALLBACKS, Callback
 from sbac.errors import UserError
 from sbac.evaluation.worker import Pool
-from sbac.runs import Place, RunRecord, config_fields, parse_place
+from sbac.runs import Place, RunRecord, config_fields, parse_place, policy_file
 from sbac.training.checkpoint import Checkpoint, Position, WarmNetworks, state_path
 from sbac.training.evaluations import Evaluations, evaluation_steps, snapshot_name
 from sbac.training.folder import OpenFolder, open_folder
@@ -45,6 +46,10 @@ class Launch:
                 return number
         raise UserError(f"{where}: phase {place.phase!r}; expected one of {self.request.algorithm}")
 
+    def snapshot_of(self, place: Place, where: str) -> str:
+        """The name of the snapshot that a row of evaluations is of."""
+        return snapshot_name(place.group, self.phase_number(place, where), place.phase, place.step)
+
 
 @dataclass(frozen=True, eq=False)
 class Group:
@@ -67,6 +72,13 @@ class Group:
             return None
         return WarmNetworks(request.warm_start, self.number, request.warm_phases or ())
 
+    @property
+    def is_done(self) -> bool:
+        """Whether all steps are done and every policy has its file."""
+        request = self.launch.request
+        trained = self.checkpoint.at.phase == len(request.method.phases)
+        return trained and all(policy_file(request.folder, run.label).exists() for run in self.runs)
+
     def evaluation_steps(self, phase: int) -> list[int]:
         return evaluation_steps(self.launch.request.record.evaluation, self.runs[0].config.steps, phase)
 
@@ -86,8 +98,10 @@ def take_up(launch: Launch, pool: Pool | None) -> Remaining:
     """
     request, folder = launch.request, launch.folder
     members = [[request.runs[i] for i in indices] for indices in groups(request.runs)]
-    checkpoints = [Checkpoint.find(state_path(folder, number)) for number in range(len(members))]
-    finished = all((folder / "policies" / f"{run.label}.safetensors").exists() for run in request.runs)
+    checkpoints = [
+        Checkpoint.find(state_path(folder, number), len(request.method.phases)) for number in range(len(members))
+    ]
+    finished = all(policy_file(folder, run.label).exists() for run in request.runs)
     if finished and not any(checkpoint.path.exists() for checkpoint in checkpoints):
         return Remaining([], None)  # its checkpoint was removed
 
@@ -106,8 +120,18 @@ def take_up(launch: Launch, pool: Pool | None) -> Remaining:
         for number, (runs, checkpoint) in enumerate(zip(members, checkpoints, strict=True))
     ]
     if evaluations is not None:
-        evaluations.resubmit(reached_snapshots(left) - written_snapshots(launch))
-    return Remaining([group for group in left if group.checkpoint.at.phase < len(request.method.phases)], evaluations)
+        resubmit(launch, evaluations, reached_snapshots(left))
+    return Remaining([group for group in left if not group.is_done], evaluations)
+
+
+def resubmit(launch: Launch, evaluations: Evaluations, reached: set[str]) -> None:
+    """Restarts the evaluations of the snapshots that have no rows yet, or, after a kill, not all of them."""
+    path = launch.folder / "evaluations.jsonl"
+    written, wanted = written_snapshots(launch), evaluations.pending(reached)
+    unfinished = {name for name, rows in wanted.items() if written[name] < rows}
+    if any(written[name] for name in unfinished):
+        cut_rows(path, launch.request.record, lambda place, where: launch.snapshot_of(place, where) not in unfinished)
+    evaluations.resubmit(unfinished)
 
 
 def cut_rows(path: Path, record: RunRecord, keep: Callable[[Place, str], bool]) -> None:
@@ -134,12 +158,11 @@ def reached_snapshots(all_groups: Sequence[Group]) -> set[str]:
     }
 
 
-def written_snapshots(launch: Launch) -> set[str]:
-    """The names of the snapshots whose rows are in evaluations.jsonl."""
+def written_snapshots(launch: Launch) -> Counter[str]:
+    """How many rows of each snapshot are in evaluations.jsonl."""
     path, fields = launch.folder / "evaluations.jsonl", config_fields(launch.request.record)
-    names: set[str] = set()
+    found: Counter[str] = Counter()
     for number, row in enumerate(files.read_rows(path), 1):
         where = f"{path}: line {number}"
-        place = parse_place(row, fields, where)
-        names.add(snapshot_name(place.group, launch.phase_number(place, where), place.phase, place.step))
-    return names
+        found[launch.snapshot_of(parse_place(row, fields, where), where)] += 1
+    return found

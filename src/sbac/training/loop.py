@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sbac import interrupts
-from sbac.algorithms.base import Metrics, Spec
+from sbac.algorithms.base import Actor, Metrics, Spec
 from sbac.config import static_fields
 from sbac.data.streaming import StreamedLog
 from sbac.evaluation.worker import Pool
@@ -30,6 +30,7 @@ from sbac.training.checkpoint import BEGINNING, Checkpoint, Position, WarmNetwor
 from sbac.training.device_data import DeviceData, halves
 from sbac.training.engine import Inputs, Program
 from sbac.training.evaluations import note
+from sbac.training.health import Health, Moment, keep
 from sbac.training.launch import Group, Launch, take_up
 from sbac.training.table import join
 from sbac.training.trees import tree_arrays
@@ -111,6 +112,11 @@ class Training:
             Writer(group, slot, source.scaling)
             for group, slot, source in zip(groups, self._slots, sources, strict=True)
         ]
+        failed = [group.checkpoint.failed for group in groups]
+        self._health = Health(
+            self._program.distinct,
+            {i for i, run in enumerate(self._program.runs) if run.label in failed[run.dataset]},
+        )
         self._saved = 0.0
 
     def _source(self, group: Group) -> DeviceData:
@@ -132,18 +138,26 @@ class Training:
         finals: dict[str, Tree] = {}
         state: Tree = None
         if at != BEGINNING:
-            for index in range(at.phase + 1):
+            for index in range(min(at.phase + 1, len(phases))):
                 finals[phases[index].name] = self._read(index, finals, [group.checkpoint for group in self._groups])
-            state = finals.pop(phases[at.phase].name)
+            if at.phase < len(phases):
+                state = finals.pop(phases[at.phase].name)
         for index in range(at.phase, len(phases)):
             done = at.step if index == at.phase else 0
             finals[phases[index].name], state = self._phase(index, finals, state, done), None
-        last = len(phases) - 1
-        inputs = self._program.inputs(last, finals)
-        actors = jax.device_get(self._program.actors(last, inputs, finals[phases[last].name]))
+        actors = jax.device_get(self._last_actors(len(phases) - 1, finals))
+        if at.phase == len(phases):
+            for writer in self._writers:
+                writer.complete(actors)
+            return
         states = _on_host(finals)
         for writer in self._writers:
             writer.finish(actors, states)
+
+    def _last_actors(self, index: int, finals: Mapping[str, Tree]) -> Actor:
+        """The policies at the end of a phase."""
+        inputs = self._program.inputs(index, finals)
+        return self._program.actors(index, inputs, finals[self._method.phases[index].name])
 
     def _phase(self, index: int, finals: Mapping[str, Tree], state: Tree, done: int) -> Tree:
         """Steps from `done` to the phase's end; its last state."""
@@ -155,7 +169,12 @@ class Training:
         snapshots = [set(group.evaluation_steps(index)) for group in self._groups]
         every = max(1, steps // LOGS_PER_PHASE)
         stops = {*range(every, steps, every), *(step for wanted in snapshots for step in wanted), steps}
-        block = program.block(index, math.gcd(*stops))
+        block = program.block(index, math.gcd(done, *stops))
+        if index == 0 or done > 0:
+            self._health.begin(Moment(index, done, program.actors(index, inputs, state)))
+        elif self._health.last is None:  # resumed between two phases
+            before = index - 1
+            self._health.begin(Moment(before, program.runs[0].config.steps[before], self._last_actors(before, finals)))
         runs = len(program.members(index))
         self._bar.begin(f"{phase.name} ({runs} runs)" if runs > 1 else phase.name, steps, done)
         for stop in sorted(s for s in stops if s > done):
@@ -163,11 +182,13 @@ class Training:
             state, metrics = self._advance(index, inputs, state, done, stop, block)
             if stop == steps:
                 state = program.conclude(index, inputs, state)
-            done, metrics = stop, jax.device_get(metrics)
+            kept, finite = keep(program.actors(index, inputs, state), metrics)
+            done, metrics, finite = stop, *jax.device_get((metrics, finite))
             for writer in self._writers:
                 writer.log(index, done, metrics)
+            self._note_failures(index, done, kept, finite)
             if any(done in wanted for wanted in snapshots):
-                actors = jax.device_get(program.actors(index, inputs, state))
+                actors = jax.device_get(kept)
                 for writer, wanted in zip(self._writers, snapshots, strict=True):
                     if done in wanted:
                         writer.snapshot(index, done, actors)
@@ -194,6 +215,16 @@ class Training:
             parts.append(((end - start) / (stop - done), metrics))
         shares, means = [share for share, _ in parts], [part for _, part in parts]
         return state, jax.tree.map(lambda *values: _weighted(shares, values), *means)
+
+    def _note_failures(self, index: int, done: int, actors: Actor, finite: np.ndarray) -> None:
+        """Keeps the last good policies of the runs whose numbers are no longer finite."""
+        failed, before = self._health.look(index, done, actors, finite)
+        if not failed or before is None:
+            return
+        good = before._replace(actors=jax.device_get(before.actors))
+        for number in failed:
+            run = self._program.runs[number]
+            self._writers[run.dataset].fail(run, index, done, good)
 
     def _first_state(self, index: int, finals: Mapping[str, Tree]) -> Tree:
         warm = [group.warm_networks for group in self._groups]

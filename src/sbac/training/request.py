@@ -15,8 +15,19 @@ from sbac.data.dataset import check_share
 from sbac.data.loading import Source
 from sbac.data.streaming import StreamedLog
 from sbac.environments.opening import EnvSource, check_fits, check_known, is_known
-from sbac.errors import UserError, positive, unknown
-from sbac.runs import FORMAT, DataRecord, LogReturns, Rounds, RunRecord, Streaming, WarmStart, Watch, read_record
+from sbac.errors import UserError, listed, name_of, not_negative, positive, unknown
+from sbac.runs import (
+    FORMAT,
+    DataRecord,
+    LogReturns,
+    Rounds,
+    RunRecord,
+    Streaming,
+    WarmStart,
+    Watch,
+    is_label,
+    read_record,
+)
 from sbac.training.grid import Member, members
 
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco")
@@ -48,15 +59,23 @@ class Request:
     def __post_init__(self) -> None:
         positive("episodes", self.episodes)
         positive("evaluate_every", self.evaluate_every)
+        not_negative("evaluation_seed", self.evaluation_seed)
 
     @cached_property
     def method(self) -> Algorithm:
-        return find(self.algorithm)
+        return find(name_of("algorithm", self.algorithm))
 
     def members(self, task: str | None = None) -> list[Member]:
         """The runs that are asked for; `task` may have published settings."""
         steps = {} if self.steps is None else {"steps": self.steps}
-        return members(self.method, self.preset, self.seeds, {**self.options, **steps}, task)
+        runs = members(self.method, self.preset, self.seeds, {**self.options, **steps}, task)
+        for run in runs:
+            if not is_label(run.label):
+                raise UserError(
+                    f"{run.label[:60]}...: {len(run.label)} letters are too many for the name of a policy's file; "
+                    "expected fewer or shorter settings in one grid"
+                )
+        return runs
 
     def watch(self, environment: str | None, at: list[int] | None = None) -> Watch:
         """How the policies are evaluated, in the environment of this name."""
@@ -116,6 +135,8 @@ class OfflineRequest(Request):
             raise UserError(f"{self.algorithm} learns in an environment and not from a log: use sbac.train_online")
         check_share(self.runs[0].config.validation)
         super().__post_init__()
+        for step in listed("evaluate_at", self.evaluate_at):
+            positive("evaluate_at", step)
         self._check_environment()
         self._check_warm_start()
 
@@ -150,7 +171,7 @@ class OfflineRequest(Request):
         phases = None if self.warm_phases is None else list(self.warm_phases)
         return self.describe(
             self.runs,
-            self.watch(name, None if at is None else sorted({int(step) for step in at})),
+            self.watch(name, None if at is None else sorted(set(at))),
             data=data_record(self.dataset),
             warm_start=None if self.warm_start is None else WarmStart(str(self.warm_start), phases),
             log=LogReturns.of(self.dataset.returns),
@@ -161,16 +182,15 @@ class OfflineRequest(Request):
         if self.watched_in is None:
             return
         check_known(self.watched_in)
-        # The data of a task by name have its sizes; a user's own file may not.
-        if self.environment is not None or self.dataset.kind not in ("D4RL", "made", "embedded"):
-            check_fits(self.watched_in, *self.sizes)
+        check_fits(self.watched_in, *self.sizes)
 
     def _check_warm_start(self) -> None:
+        phases = [phase.name for phase in self.method.phases]
+        named = listed("warm_phases", self.warm_phases)
         if self.warm_start is None:
             return
         read_record(self.warm_start)
-        phases = [phase.name for phase in self.method.phases]
-        for name in self.warm_phases or ():
+        for name in named:
             if name not in phases:
                 raise unknown(f"phase of {self.algorithm}", name, phases)
         if self.folder.exists() and self.warm_start.samefile(self.folder):

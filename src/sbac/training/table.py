@@ -21,6 +21,7 @@ from sbac.data.columns import BLOCK, moments
 from sbac.data.dataset import Dataset, Flags
 from sbac.errors import UserError
 from sbac.nn import take
+from sbac.nn.typed import on_device
 
 NEEDS: tuple[Needs, ...] = ("next_action", "next_state", "row")
 """In the order in which the rows are sorted: every prefix serves the kinds from its own on."""
@@ -142,7 +143,7 @@ def build_table(data: Dataset, scaling: Scaling, chosen: Flags | None = None) ->
     initial = scaling.states(data.observations[first if chosen is None else first[chosen[first]]])
     counts = np.cumsum(np.bincount(rank, minlength=3))
     return Table(
-        jax.device_put(packed),  # on a CPU this is no copy
+        on_device(packed),  # on a CPU this is no copy
         jnp.asarray(np.argsort(rank, kind="stable").astype(np.uint32)),
         jnp.asarray(initial, jnp.float32),
         Place(*(jnp.asarray([value], jnp.uint32) for value in (0, counts, 0, len(initial)))),

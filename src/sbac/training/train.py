@@ -7,7 +7,7 @@ from typing import Any
 
 from sbac.callbacks import Callback, Callbacks
 from sbac.environments.opening import EnvSource
-from sbac.errors import positive
+from sbac.errors import UserError, path_of, positive
 from sbac.runs import Run
 from sbac.training.launch import Launch
 from sbac.training.loop import train_launches
@@ -67,11 +67,12 @@ def train(
     """
     positive("workers", workers)
     listening = Callbacks(callbacks)
+    _check_seconds(checkpoint_seconds)
     with tempfile.TemporaryDirectory(prefix="sbac-") as scratch:
         request = OfflineRequest(
             data=data,
             algorithm=algorithm,
-            folder=Path(scratch) / "run" if out is None else Path(out),
+            folder=Path(scratch) / "run" if out is None else path_of("out", out),
             seeds=seeds,
             preset=preset,
             steps=steps,
@@ -84,7 +85,7 @@ def train(
             evaluate_at=evaluate_at,
             resume=resume,
             overwrite=overwrite,
-            warm_start=None if warm_start is None else Path(warm_start),
+            warm_start=None if warm_start is None else path_of("warm_start", warm_start),
             warm_phases=warm_phases,
             command=command,
         )
@@ -94,3 +95,8 @@ def train(
             run.folder = None
         listening.on_end(run)
         return run
+
+
+def _check_seconds(seconds: object) -> None:
+    if not isinstance(seconds, int | float) or not seconds >= 0:
+        raise UserError(f"checkpoint_seconds {seconds!r}: expected a number of at least 0")

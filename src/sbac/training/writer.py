@@ -1,7 +1,7 @@
 """What training writes into a run's folder: rows of metrics, snapshots, checkpoints and policies."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +11,13 @@ from sbac import files
 from sbac.algorithms.base import Actor
 from sbac.callbacks import Row
 from sbac.policy import Floats, Policy
-from sbac.runs import MetricRow, Place, metric_json
+from sbac.records import as_json
+from sbac.runs import Failure, MetricRow, Place, metric_json, policy_file
 from sbac.training.checkpoint import Arrays, Position, write_state
 from sbac.training.engine import Program
 from sbac.training.evaluations import snapshot_name
 from sbac.training.grid import Member
+from sbac.training.health import Moment
 from sbac.training.launch import Group
 from sbac.training.table import Scaling
 
@@ -47,6 +49,7 @@ class Writer:
         self._group, self._slot, self._scaling = group, slot, scaling
         self._request, self._folder = group.launch.request, group.launch.folder
         self.phases = self._request.method.phases
+        self._failed = dict(group.checkpoint.failed)
 
     def log(self, phase: int, step: int, metrics: Arrays) -> None:
         """Appends to metrics.jsonl; writes the evaluations that are finished."""
@@ -70,19 +73,35 @@ class Writer:
             if phase.name in states:
                 rows = self._slot.rows(number)
                 own[phase.name] = {leaf: value[rows] for leaf, value in states[phase.name].items()}
-        write_state(self._group.checkpoint.path, at, own)
+        write_state(self._group.checkpoint.path, at, own, self._failed)
+
+    def fail(self, run: Member, phase: int, step: int, kept: Moment) -> None:
+        """Notes that one of the group's runs has failed. It keeps its policy of an earlier moment, now on the host."""
+        row = self._slot.program.distinct[kept.phase][self._slot.program.runs.index(run)]
+        names = self.phases[phase].name, self.phases[kept.phase].name
+        failure = Failure(names[0], step, names[1], kept.step)
+        config = {**self._policy_config(run), "failed": as_json(failure)}
+        self._failed[run.label] = self._policy(kept.actors, row, config)
 
     def finish(self, actors: Actor, states: Mapping[str, Arrays]) -> None:
         """Writes the policies, then the checkpoint that says the group is done."""
-        last = len(self.phases) - 1
-        distinct, program = self._policies(last, actors), self._slot.program
-        first: int = self._slot.rows(last).start
-        for run, row in zip(program.runs, program.distinct[last], strict=True):
+        for path, policy in self._last_policies(actors):
+            policy.save(path)
+        self.save(Position(len(self.phases), 0), states)
+
+    def complete(self, actors: Actor) -> None:
+        """Writes the policies of a group that is done whose files are missing."""
+        for path, policy in self._last_policies(actors):
+            if not path.exists():
+                policy.save(path)
+
+    def _last_policies(self, actors: Actor) -> Iterator[tuple[Path, Policy]]:
+        """The policy of each run and its file: the last one, or the last good one of a run that failed."""
+        program = self._slot.program
+        for run, row in zip(program.runs, program.distinct[-1], strict=True):
             if run.dataset == self._slot.dataset:
-                like = distinct[row - first]
-                policy = Policy(like.kind, like.arrays, self._policy_config(run))
-                policy.save(policy_path(self._folder, run))
-        self.save(Position(last + 1, 0), states)
+                policy = self._failed.get(run.label) or self._policy(actors, row, self._policy_config(run))
+                yield policy_path(self._folder, run), policy
 
     def _places(self, phase: int, step: int) -> list[Place]:
         """The place of each distinct run; a setting is None where the phase does not read it."""
@@ -102,9 +121,12 @@ class Writer:
     def _policies(self, phase: int, actors: Actor) -> list[Policy]:
         rows = self._slot.rows(phase)
         return [
-            Policy(actors.kind, {**self._scaling.arrays(), **actor_arrays(actors, row)}, self._policy_config(member))
+            self._policy(actors, row, self._policy_config(member))
             for row, member in zip(range(rows.start, rows.stop), self._slot.members(phase), strict=True)
         ]
+
+    def _policy(self, actors: Actor, row: int, config: Mapping[str, object]) -> Policy:
+        return Policy(actors.kind, {**self._scaling.arrays(), **actor_arrays(actors, row)}, config)
 
     def _policy_config(self, run: Member) -> dict[str, object]:
         return policy_config(run, self._request.algorithm, self._request.dataset.task)
@@ -138,7 +160,7 @@ def policy_config(run: Member, algorithm: str, task: str | None) -> dict[str, ob
 
 
 def policy_path(folder: Path, run: Member) -> Path:
-    return folder / "policies" / f"{run.label}.safetensors"
+    return policy_file(folder, run.label)
 
 
 def _finite(value: float) -> float | None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from sbac.environments.opening import check_spaces, environment_of
 from sbac.environments.tasks import is_task
-from sbac.errors import UserError
+from sbac.errors import UserError, positive
 from sbac.policy import Floats
 from sbac.runs import Rounds, RunRecord
 from sbac.training.grid import Member
@@ -38,7 +38,9 @@ class OnlineRequest(Request):
     def __post_init__(self) -> None:
         if not self.method.online:
             raise UserError(f"{self.algorithm} learns from a log and not in an environment: use sbac.train")
-        if self.instances < 1 or self.round_steps % self.instances:
+        positive("instances", self.instances)
+        positive("round_steps", self.round_steps)
+        if self.round_steps % self.instances:
             raise UserError(f"round_steps {self.round_steps}: expected a multiple of instances, {self.instances}")
         super().__post_init__()
         _ = self.runs, self.spaces  # each raises where it cannot be had

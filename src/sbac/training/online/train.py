@@ -17,7 +17,7 @@ import numpy as np
 
 from sbac import interrupts
 from sbac.callbacks import NO_CALLBACKS, Callback, Callbacks
-from sbac.errors import UserError, positive
+from sbac.errors import UserError, path_of, positive
 from sbac.evaluation.worker import Pool
 from sbac.policy import Floats, Policy
 from sbac.progress import Progress
@@ -113,7 +113,7 @@ def train_online(
         request = OnlineRequest(
             environment=environment,
             algorithm=algorithm,
-            folder=Path(scratch) / "run" if out is None else Path(out),
+            folder=Path(scratch) / "run" if out is None else path_of("out", out),
             seeds=seeds,
             preset=preset,
             steps=steps,
