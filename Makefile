@@ -5,7 +5,7 @@ READY := .venv/.ready
 CODE := src tests benchmarks studies examples
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-slow lint format docs bench bench-speed results wheel lock clean
+.PHONY: demo test test-slow torture lint format docs bench bench-speed results wheel lock clean
 
 demo: $(READY)  ## learn from the embedded dataset, print a table, draw a learning curve
 	$(BIN)/python examples/demo.py
@@ -33,6 +33,10 @@ format: $(READY)
 docs: $(READY)  ## the documentation, into site/
 	$(PIP) install --quiet -r requirements-docs.lock
 	$(BIN)/mkdocs build --strict
+
+torture: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/build/xla
+torture: $(READY)  ## kills, full disks, dead workers, damaged files: half an hour, and a table
+	$(BIN)/python tests/torture/torture.py
 
 bench-speed: $(READY)  ## updates per second on the device found
 	$(BIN)/python benchmarks/speed.py

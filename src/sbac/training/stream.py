@@ -50,6 +50,7 @@ class Stream:
         self._every = max(1, round(log.reuse * mean_rows / config.batch_size))
         initial = self.scaling.states(log.survey.initial_observations)
         self._initial = jnp.asarray(initial, jnp.float32)
+        self._pass = -1, np.empty(0, np.int64)
         self._packed: Array | None = None
         self._inserted = 0
         self._reader: _Reader | None = None
@@ -93,8 +94,10 @@ class Stream:
 
     def number(self, position: int) -> int:
         """The block that is read at a position: every pass over the log has an order of its own."""
-        order = np.random.default_rng([self._seed, position // self._blocks]).permutation(self._blocks)
-        return int(order[position % self._blocks])
+        number = position // self._blocks
+        if self._pass[0] != number:
+            self._pass = number, np.random.default_rng([self._seed, number]).permutation(self._blocks)
+        return int(self._pass[1][position % self._blocks])
 
     def _read(self, position: int) -> Iterator[Read]:
         """The blocks from a position on, packed and filled up to the size of a slot; the first ones fill the ring."""
