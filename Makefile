@@ -5,7 +5,7 @@ READY := .venv/.ready
 CODE := src tests benchmarks studies examples docs/hooks
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-slow lint format docs bench bench-speed results wheel lock clean
+.PHONY: demo test test-slow torture lint format docs bench bench-speed results wheel lock clean
 
 demo: $(READY)  ## learn from the embedded dataset, print a table, draw a learning curve
 	$(BIN)/python examples/demo.py
@@ -39,6 +39,10 @@ build/docs/.ready: requirements-docs.lock pyproject.toml
 	build/docs/bin/python -m pip --disable-pip-version-check install --quiet -r requirements-docs.lock
 	build/docs/bin/python -m pip --disable-pip-version-check install --quiet --no-deps -e .
 	touch $@
+
+torture: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/build/xla
+torture: $(READY)  ## kills, full disks, dead workers, damaged files: half an hour, and a table
+	$(BIN)/python tests/torture/torture.py
 
 bench-speed: $(READY)  ## updates per second on the device found
 	$(BIN)/python benchmarks/speed.py

@@ -17,7 +17,7 @@ import pytest
 
 import sbac
 from sbac import cli, interrupts
-from sbac.bench import runner
+from sbac.bench import runner, training
 from sbac.bench.plan import Protocol
 from sbac.errors import UserError
 from sbac.evaluation.worker import Pool
@@ -112,7 +112,7 @@ def test_swallowed_after_training_a_bench_does_not_wait_for_the_last_episodes(
         return record
 
     monkeypatch.setattr(runner, "finish", finish)
-    swallow_before(monkeypatch, runner, "describe")
+    swallow_before(monkeypatch, training, "describe")
     assert cli.main([*BENCH, "--out", str(tmp_path / "results")]) == 130
 
 

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from sbac.callbacks import Callback as Callback
     from sbac.data import Dataset as Dataset
     from sbac.data import load as load
+    from sbac.data.streaming import stream as stream
     from sbac.errors import UserError as UserError
     from sbac.evaluation.rollout import evaluate as evaluate
     from sbac.exporting import export as export
@@ -27,6 +28,7 @@ _HOMES = {
     "Callback": "sbac.callbacks",
     "Dataset": "sbac.data",
     "load": "sbac.data",
+    "stream": "sbac.data.streaming",
     "UserError": "sbac.errors",
     "evaluate": "sbac.evaluation.rollout",
     "export": "sbac.exporting",

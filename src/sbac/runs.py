@@ -21,6 +21,14 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
+class Streaming:
+    """How a log was streamed: rows on the device at a time, and how often each was drawn there."""
+
+    ring_rows: int
+    reuse: float
+
+
+@dataclass(frozen=True)
 class DataRecord:
     """Which data a run learned from."""
 
@@ -30,6 +38,7 @@ class DataRecord:
     rows: int
     episodes: int
     hash: str
+    streaming: Streaming | None = None
 
 
 @dataclass(frozen=True)

@@ -8,27 +8,24 @@ over and is completed by the final evaluation, which needs only the policies.
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbac import files, interrupts
-from sbac.bench.code import code_version
 from sbac.bench.final import Say, finish, is_final, say_at_once
 from sbac.bench.finding import CellFinder, Located
 from sbac.bench.plan import Cell
 from sbac.bench.status import DONE, TRAINED, Status
+from sbac.bench.training import train_group, trained_record, widths
 from sbac.errors import UserError
 from sbac.evaluation.worker import Pool
-from sbac.results.cells import CellRecord, CodeVersion, write_cell
-from sbac.results.describe import describe, machine, now
+from sbac.results.cells import CellRecord, write_cell
 from sbac.results.protocol import Protocol
 from sbac.text import phases_text
 
 if TYPE_CHECKING:
     from sbac.data import Dataset
-    from sbac.runs import Run
 
 Trained = list[tuple[Cell, CellRecord]]
 Waiting = list[tuple[Cell, Future[CellRecord]]]
@@ -164,12 +161,12 @@ class Bench:
         again = ", resumed" if resumed else ""
         self.say(f"{number} {names}: {phases_text(first.steps)} steps{again}{self._time_left()}")
         began = time.monotonic()
-        runs = self._runs(group)
+        runs = train_group(group, self.protocol, self.workers)
         seconds = (time.monotonic() - began) / len(group)
         self._seconds += [seconds] * len(group)
         trained: Trained = []
         for at, run in zip(group, runs, strict=True):
-            record = self._record(at, run, None if resumed else round(seconds, 1), len(group))
+            record = trained_record(at, run, self.protocol, None if resumed else round(seconds, 1), len(group))
             write_cell(self.results, record)
             if run.diverged:
                 self.say(f"{at.cell.name}: diverged: {', '.join(run.diverged)}")
@@ -177,83 +174,8 @@ class Bench:
             trained.append((at.cell, record))
         return trained
 
-    def _record(self, at: Located, run: "Run", seconds: float | None, together: int) -> CellRecord:
-        """The record of a cell whose policies have not played their final episodes yet."""
-        measured = describe(run, at.data)
-        return CellRecord(
-            **vars(replace(measured, data=replace(measured.data, identity=at.identity))),
-            key=at.key,
-            length=None if at.cell.length is None else list(at.cell.length),
-            settings=at.cell.settings,
-            protocol=self.protocol,
-            code=CodeVersion(**code_version(at.cell.algorithm)),
-            machine=machine(),
-            date=now(),
-            seconds=seconds,
-            together=together,
-            final=[],
-        )
-
-    def _runs(self, group: Sequence[Located]) -> "list[Run]":
-        from sbac.training.launch import Launch
-        from sbac.training.loop import train_launches
-        from sbac.training.request import OfflineRequest
-
-        if group[0].data is None:
-            return [self._online_run(group[0])]
-        for at in group:
-            if at.task is None and at.cell.environment is None:
-                raise UserError("no environment is known for this data; name one with --env")
-        with ExitStack() as stack:
-            launches: list[Launch] = []
-            for at in group:
-                assert at.data is not None
-                request = OfflineRequest(
-                    data=at.data,
-                    algorithm=at.cell.algorithm,
-                    folder=at.folder,
-                    seeds=at.cell.seeds,
-                    preset=at.cell.preset,
-                    steps=at.cell.length,
-                    options=at.cell.settings,
-                    environment=at.cell.environment,
-                    episodes=self.protocol.episodes,
-                    evaluation_seed=self.protocol.seed,
-                    evaluate_at=self.protocol.schedule(at.steps[-1]),
-                    resume=True,
-                )
-                launches.append(Launch.open(request))
-                stack.callback(launches[-1].opened.close)
-            return train_launches(launches, workers=self.workers)
-
-    def _online_run(self, at: Located) -> "Run":
-        from sbac.training.online.request import OnlineRequest
-        from sbac.training.online.train import train_in_environment
-
-        assert at.cell.environment is not None
-        schedule = self.protocol.schedule(at.steps[-1])
-        request = OnlineRequest(
-            environment=at.cell.environment,
-            algorithm=at.cell.algorithm,
-            folder=at.folder,
-            seeds=at.cell.seeds,
-            preset=at.cell.preset,
-            steps=at.cell.length,
-            options=at.cell.settings,
-            episodes=self.protocol.episodes,
-            evaluation_seed=self.protocol.seed,
-            evaluate_every=schedule[-1] - schedule[-2] if len(schedule) > 1 else None,
-            overwrite=True,
-        )
-        return train_in_environment(request, workers=self.workers)
-
     def _time_left(self) -> str:
         """How long the rest may take, if it takes as long as what this bench has trained so far."""
         if not self._seconds:
             return ""
         return f", about {self.status.left * sum(self._seconds) / len(self._seconds) / 60:.0f} min left"
-
-
-def widths(data: "Dataset") -> tuple[int, int]:
-    """The sizes that data must share to train in one program."""
-    return data.observations.shape[1], data.actions.shape[1]

@@ -9,6 +9,8 @@ from sbac.errors import UserError, positive
 
 if TYPE_CHECKING:
     from sbac.bench.plan import Cell
+    from sbac.bench.runner import Bench
+    from sbac.bench.status import Status
 
 
 def add(commands: Commands) -> None:
@@ -43,6 +45,8 @@ def add(commands: Commands) -> None:
     cells.add_argument("--part", metavar="I/N", help="only every N-th cell, from the I-th on")
     cells.add_argument("--any-code", action="store_true", help="keep cells made by other versions of the code")
     cells.add_argument("--together", type=int, metavar="N", help="cells in one program (default: 1 on a CPU, else all)")
+    cells.add_argument("--on", choices=["ray"], help="train on the nodes of a cluster (default: on this machine)")
+    cells.add_argument("--address", metavar="A", help="of the Ray cluster (default: the one this machine is in)")
     stage = parser.add_argument_group("something else than training and the final episodes (one of these)")
     only = stage.add_mutually_exclusive_group()
     only.add_argument("--status", action="store_true", help="show where every cell stands, and do nothing")
@@ -65,6 +69,8 @@ def _bench(args: argparse.Namespace) -> int:
     if args.merge:
         print(f"{merge(map(Path, args.merge), results)} cells taken over into {results}")
         return 0
+    if args.address is not None and args.on is None:
+        raise UserError("--address: the address of a Ray cluster, for --on ray")
     for name in ("together", "workers", "episodes", "final_episodes"):
         positive(f"--{name.replace('_', '-')}", getattr(args, name))
     protocol = Protocol(episodes=args.episodes, final_episodes=args.final_episodes)
@@ -83,14 +89,29 @@ def _bench(args: argparse.Namespace) -> int:
         environment=args.env,
     )
     bench = Bench(_part(cells, args.part), results, protocol, args.workers, args.any_code, args.together)
+    status = bench.status
     if not args.status:
         args.interrupted = "the same command continues"
-        bench.run(evaluate=not args.train_only)
-    print(bench.status.view())
-    failures = list(bench.status.failures.values())
+        status = _run(bench, args)
+    print(status.view())
+    failures = list(status.failures.values())
     if failures:
         raise UserError(f"{len(failures)} of {len(bench.cells)} cells cannot be run; the first: {failures[0]}")
     return 0
+
+
+def _run(bench: "Bench", args: argparse.Namespace) -> "Status":
+    """Runs the bench here or on a cluster; where its cells stand afterwards."""
+    if args.on is None:
+        bench.run(evaluate=not args.train_only)
+        return bench.status
+    from sbac.bench.ray_cluster import connected
+    from sbac.bench.spread import Spread
+
+    with connected(args.address) as cluster:
+        spread = Spread(bench.cells, bench.results, cluster, bench.protocol, args.workers, args.any_code, args.together)
+        spread.run(evaluate=not args.train_only)
+        return spread.status
 
 
 def _part(cells: "Sequence[Cell]", part: str | None) -> "Sequence[Cell]":

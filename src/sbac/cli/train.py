@@ -11,6 +11,8 @@ from sbac.cli.select import choose, show
 from sbac.errors import UserError
 
 if TYPE_CHECKING:
+    from sbac.data import Dataset
+    from sbac.data.streaming import StreamedLog
     from sbac.runs import Run
 
 
@@ -33,6 +35,7 @@ def add(commands: Commands) -> None:
         help="name, file, folder, Minari id; for sac and td3 an environment",
     )
     add_log_options(data, env=False)
+    data.add_argument("--stream", action="store_true", help="read a log larger than memory in blocks")
     what = parser.add_argument_group("what to train")
     what.add_argument("--algorithm", default="sbac", metavar="NAME", help="which method (default: sbac)")
     what.add_argument("--preset", default="quick", metavar="NAME", help="quick (default), paper, tuned, ...")
@@ -106,6 +109,7 @@ def _train(args: argparse.Namespace) -> int:
 
     from sbac.algorithms import find
     from sbac.callbacks import loggers
+    from sbac.data import Dataset
     from sbac.training.train import train
 
     out = args.out or f"runs/{Path(args.dataset).stem}-{args.algorithm}"
@@ -113,7 +117,7 @@ def _train(args: argparse.Namespace) -> int:
     if find(args.algorithm).online:
         return _train_online(args, out, seeds)
     args.interrupted = f"continue with: sbac train --resume --out {out}"
-    data = load_log(args.dataset, args)
+    data = _log(args)
     run = train(
         data,
         args.algorithm,
@@ -136,9 +140,21 @@ def _train(args: argparse.Namespace) -> int:
         **_options(args.extra),
     )
     _show(run, out)
-    if args.select:
+    if args.select and isinstance(data, Dataset):
         show(choose(run, data))
     return 0
+
+
+def _log(args: argparse.Namespace) -> "Dataset | StreamedLog":
+    from sbac.data.streaming import stream
+
+    if not args.stream:
+        return load_log(args.dataset, args)
+    if args.horizon is not None:
+        raise UserError("--horizon: not with --stream; the log needs timeouts or episode numbers of its own")
+    if args.select:
+        raise UserError("--select: not with --stream; sbac select reads its log into memory")
+    return stream(args.dataset, task=args.task)
 
 
 def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) -> int:

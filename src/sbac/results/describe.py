@@ -46,7 +46,7 @@ def describe(run: Run, data: "Dataset | None" = None) -> MeasuredRun:
     return MeasuredRun(
         algorithm=record.algorithm,
         preset=record.preset,
-        data=CellData(about.name, about.kind, about.task, about.rows, about.episodes, about.hash, returns),
+        data=CellData(**vars(about), returns=returns),
         environment=record.evaluation.environment,
         grid=grid,
         runs=[

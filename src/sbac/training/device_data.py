@@ -8,6 +8,8 @@ from sbac.algorithms.base import Algorithm
 from sbac.config import Config
 from sbac.data import Dataset
 from sbac.data.dataset import Flags
+from sbac.data.streaming import StreamedLog
+from sbac.training.stream import Stream
 from sbac.training.table import Scaling, Table, build_table
 
 SAMPLE_STATES = 1000
@@ -20,6 +22,17 @@ class DeviceData(NamedTuple):
     validation: Table | None
     states: np.ndarray
     scaling: Scaling
+    stream: Stream | None = None
+    """Where the table is a part of a log, which changes while training goes on."""
+
+    @classmethod
+    def streamed(cls, method: Algorithm, log: StreamedLog, config: Config, step: int) -> "DeviceData":
+        """A log that is read in blocks, as it stands at a step, counted over all phases. It has no validation part."""
+        stream = Stream(log, config)
+        table = stream.table(step)
+        for phase in method.phases:
+            table.require(phase.needs, log.name)
+        return cls(table, None, stream.states, stream.scaling, stream)
 
     @classmethod
     def of(cls, method: Algorithm, data: Dataset, config: Config) -> "DeviceData":

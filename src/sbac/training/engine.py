@@ -2,7 +2,8 @@
 
 The datasets lie on the device, batches are drawn there, metrics are summed there, and the host gets one small
 record per chunk. The step counter is shared by all runs; a run's keys come from its seed and the step alone, so a
-chunk can start anywhere and a resumed run repeats the same bits.
+chunk can start anywhere and a resumed run repeats the same bits. On a machine with several devices each trains its
+share of the runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from sbac.algorithms.base import Actor, Algorithm, AnyPhase, Batch, Metrics, Spe
 from sbac.config import fields_of, values_of
 from sbac.nn import Tree, precision, take
 from sbac.nn.typed import Jitted, jit, loop, scan, shapes
+from sbac.training.devices import Device, Devices, local_devices
 from sbac.training.grid import Member, Recorder, stack
 from sbac.training.table import Table, draw
 
@@ -53,15 +55,22 @@ class Program:
     """
 
     def __init__(
-        self, algorithm: Algorithm, runs: Sequence[Member], table: Table, validation: Table | None, spec: Spec
+        self,
+        algorithm: Algorithm,
+        runs: Sequence[Member],
+        table: Table,
+        validation: Table | None,
+        spec: Spec,
+        devices: Sequence[Device] | None = None,
     ) -> None:
+        """`devices`: those to train on; None: all of this machine."""
         self.algorithm = algorithm
         self.runs = runs
-        self.spec = spec
-        self.table = table
-        self.validation = validation
         self._reads = fields_read(algorithm, runs[0], table, spec)
         self.distinct = [distinct_runs(runs, reads) for reads in self._reads]
+        self._devices = Devices(local_devices() if devices is None else devices, len(set(self.distinct[-1])))
+        self.spec = spec
+        self.table, self.validation = self._devices.copied((table, validation))
         self._chunks = [self._compile(i) for i in range(len(algorithm.phases))]
         self._actors = [jit(jax.vmap(phase.actor)) for phase in algorithm.phases]
         self._conclusions = [self._conclude(i) for i in range(len(algorithm.phases))]
@@ -80,15 +89,23 @@ class Program:
         return {name for name, f in fields.items() if not f.spec.per_run} | self._reads[phase]
 
     def inputs(self, phase: int, finals: Mapping[str, Tree]) -> Inputs:
-        members = self.members(phase)
-        first = [self.distinct[phase].index(row) for row in range(len(members))]
+        """The arguments of a phase's programs: of its runs, and of the copies that fill the devices."""
+        rows = self._devices.filled(range(len(self.members(phase))))
+        members = [self.members(phase)[row] for row in rows]
+        first = [self.distinct[phase].index(row) for row in rows]
         past: dict[str, Tree] = {}
         for earlier in range(phase):
             name = self.algorithm.phases[earlier].name
-            rows = np.asarray([self.distinct[earlier][run] for run in first])
-            past[name] = _taken(finals[name], rows)
-        seeds = jnp.asarray([m.seed for m in members], jnp.uint32)
-        return Inputs(stack(m.config for m in members), seeds, jnp.asarray([m.dataset for m in members]), past)
+            past[name] = _taken(finals[name], np.asarray([self.distinct[earlier][run] for run in first]))
+        seeds, datasets = jnp.asarray([m.seed for m in members], jnp.uint32), jnp.asarray([m.dataset for m in members])
+        return self._devices.spread(Inputs(stack(m.config for m in members), seeds, datasets, past))
+
+    def placed(self, phase: int, state: Tree) -> Tree:
+        """A phase's state that has a row for each of its runs, such as a stored one, as the programs take it."""
+        rows = self._devices.filled(range(len(self.members(phase))))
+        if len(rows) > len(self.members(phase)):
+            state = _taken(state, np.asarray(rows))
+        return self._devices.spread(state)
 
     def init(self, phase: int, finals: Mapping[str, Tree]) -> Tree:
         """The first state of every run of the phase."""
@@ -98,7 +115,7 @@ class Program:
             spec = self.spec._replace(states=self.spec.states[dataset])
             return init(config, spec, past, run_keys(seed, phase)[0])
 
-        return jit(jax.vmap(one))(*self.inputs(phase, finals))
+        return jit(self._devices.each(jax.vmap(one), spread=[True] * 4))(*self.inputs(phase, finals))
 
     def shape(self, phase: int, finals: Mapping[str, Tree]) -> Tree:
         """The state's structure, without computing it: what a checkpoint is read into."""
@@ -114,6 +131,10 @@ class Program:
         """
         assert start % block == stop % block == 0, (start, stop, block)
         return self._chunks[phase](*inputs, state, self.table, self.validation, start, stop, block)
+
+    def replace_table(self, table: Table) -> None:
+        """The data that the next steps draw from: another table of the same shape."""
+        self.table = self._devices.copied(table)
 
     def block(self, phase: int, stretch: int) -> int:
         """The best block for training that stops at multiples of `stretch`: a whole number of the update's periods."""
@@ -239,7 +260,11 @@ class Program:
             with precision(configs.precision):
                 return jax.vmap(run)(configs, seeds, datasets, past, state)
 
-        return jit(all_runs, donate=(4,), static=(9,), compiler_options=compiler_options())
+        def on_devices(*arguments: Tree) -> tuple[Tree, Metrics]:
+            *arrays, block = arguments
+            return self._devices.each(partial(all_runs, block=block), spread=[True] * 5 + [False] * 4)(*arrays)
+
+        return jit(on_devices, donate=(4,), static=(9,), compiler_options=compiler_options())
 
 
 def compiler_options() -> dict[str, str]:

@@ -18,8 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from sbac import interrupts
-from sbac.algorithms.base import Actor, Spec
+from sbac.algorithms.base import Actor, Metrics, Spec
 from sbac.config import static_fields
+from sbac.data.streaming import StreamedLog
 from sbac.evaluation.worker import Pool
 from sbac.files import cache_folder
 from sbac.nn import Tree
@@ -27,7 +28,7 @@ from sbac.progress import Progress
 from sbac.runs import Run
 from sbac.training.checkpoint import BEGINNING, Checkpoint, Position, WarmNetworks
 from sbac.training.device_data import DeviceData, halves
-from sbac.training.engine import Program
+from sbac.training.engine import Inputs, Program
 from sbac.training.evaluations import note
 from sbac.training.health import Health, Moment, keep
 from sbac.training.launch import Group, Launch, take_up
@@ -81,6 +82,8 @@ def program_key(group: Group) -> Hashable:
     """Groups for which this is equal can share a program: the same code on arrays of the same shape."""
     request, config = group.launch.request, group.runs[0].config
     data = request.dataset
+    if isinstance(data, StreamedLog):
+        return id(group)
     _, held_out = halves(request.method, data, config.validation)
     shape = data.observations.shape[1], data.actions.shape[1], data.stores_next, held_out is None
     start = request.warm_start is None, tuple(request.warm_phases or ())
@@ -94,15 +97,15 @@ class Training:
         self._groups, self._checkpoint_seconds, self._bar = groups, checkpoint_seconds, bar
         first = groups[0].launch.request
         self._method = first.method
-        sources = [DeviceData.of(self._method, g.launch.request.dataset, g.runs[0].config) for g in groups]
+        sources = [self._source(group) for group in groups]
+        self._stream = sources[0].stream  # a program with one has no other group
         validations = [source.validation for source in sources if source.validation is not None]
-        sizes = first.dataset.observations.shape[1], first.dataset.actions.shape[1]
         self._program = Program(
             self._method,
             [dataclasses.replace(run, dataset=i) for i, group in enumerate(groups) for run in group.runs],
             join([source.table for source in sources]),
             join(validations) if validations else None,
-            Spec(*sizes, jnp.stack([source.states for source in sources])),
+            Spec(*first.sizes, jnp.stack([source.states for source in sources])),
         )
         self._slots = [Slot(self._program, dataset) for dataset in range(len(groups))]
         self._writers = [
@@ -116,7 +119,21 @@ class Training:
         )
         self._saved = 0.0
 
+    def _source(self, group: Group) -> DeviceData:
+        data, config, at = group.launch.request.dataset, group.runs[0].config, group.checkpoint.at
+        if isinstance(data, StreamedLog):
+            return DeviceData.streamed(self._method, data, config, sum(config.steps[: at.phase]) + at.step)
+        return DeviceData.of(self._method, data, config)
+
     def run(self) -> None:
+        """Trains to the end and writes the policies."""
+        try:
+            self._run()
+        finally:
+            if self._stream is not None:
+                self._stream.close()
+
+    def _run(self) -> None:
         at, phases = self._groups[0].checkpoint.at, self._method.phases
         finals: dict[str, Tree] = {}
         state: Tree = None
@@ -162,7 +179,7 @@ class Training:
         self._bar.begin(f"{phase.name} ({runs} runs)" if runs > 1 else phase.name, steps, done)
         for stop in sorted(s for s in stops if s > done):
             interrupts.check()
-            state, metrics = program.advance(index, inputs, state, done, stop, block)
+            state, metrics = self._advance(index, inputs, state, done, stop, block)
             if stop == steps:
                 state = program.conclude(index, inputs, state)
             kept, finite = keep(program.actors(index, inputs, state), metrics)
@@ -182,6 +199,22 @@ class Training:
                 self._saved = time.monotonic()
             self._bar.reach(done, note(g.evaluations.latest for g in self._groups if g.evaluations is not None))
         return state
+
+    def _advance(
+        self, index: int, inputs: Inputs, state: Tree, done: int, stop: int, block: int
+    ) -> tuple[Tree, Metrics]:
+        """Steps from `done` to `stop`, and the mean of each metric. A stream's table changes on the way."""
+        program = self._program
+        if self._stream is None:
+            return program.advance(index, inputs, state, done, stop, block)
+        before = sum(program.runs[0].config.steps[:index])
+        parts: list[tuple[float, Metrics]] = []
+        for start, end in self._stream.cuts(done, stop, block):
+            program.replace_table(self._stream.table(before + start))
+            state, metrics = program.advance(index, inputs, state, start, end, block)
+            parts.append(((end - start) / (stop - done), metrics))
+        shares, means = [share for share, _ in parts], [part for _, part in parts]
+        return state, jax.tree.map(lambda *values: _weighted(shares, values), *means)
 
     def _note_failures(self, index: int, done: int, actors: Actor, finite: np.ndarray) -> None:
         """Keeps the last good policies of the runs whose numbers are no longer finite."""
@@ -209,7 +242,11 @@ class Training:
             entry.read(phase, rows_shape(shape, slot.rows(index)))
             for entry, slot in zip(stored, self._slots, strict=True)
         ]
-        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *states)
+        return self._program.placed(index, jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *states))
+
+
+def _weighted(shares: Sequence[float], means: Sequence[jax.Array]) -> jax.Array:
+    return jnp.tensordot(jnp.asarray(shares), jnp.stack(means), 1)
 
 
 def rows_shape(shape: Tree, rows: slice) -> Tree:

@@ -13,9 +13,21 @@ from sbac.algorithms.base import Algorithm
 from sbac.data import Dataset, load
 from sbac.data.dataset import check_share
 from sbac.data.loading import Source
+from sbac.data.streaming import StreamedLog
 from sbac.environments.opening import EnvSource, check_fits, check_known, may_open
 from sbac.errors import UserError, listed, name_of, not_negative, positive, unknown
-from sbac.runs import FORMAT, DataRecord, LogReturns, Rounds, RunRecord, WarmStart, Watch, is_label, read_record
+from sbac.runs import (
+    FORMAT,
+    DataRecord,
+    LogReturns,
+    Rounds,
+    RunRecord,
+    Streaming,
+    WarmStart,
+    Watch,
+    is_label,
+    read_record,
+)
 from sbac.training.grid import Member, members
 
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco")
@@ -105,8 +117,8 @@ class Request:
 class OfflineRequest(Request):
     """A training from a log."""
 
-    data: Source
-    """A Dataset, or anything that `sbac.load` takes."""
+    data: Source | StreamedLog
+    """A Dataset, anything that `sbac.load` takes, or a log that is streamed."""
     environment: EnvSource | None = None
     """Where policies are evaluated; None: in the environment of the data's task."""
     evaluate_at: Sequence[int] | None = None
@@ -129,8 +141,14 @@ class OfflineRequest(Request):
         self._check_warm_start()
 
     @cached_property
-    def dataset(self) -> Dataset:
-        return load(self.data, environment=self.environment)
+    def dataset(self) -> Dataset | StreamedLog:
+        return self.data if isinstance(self.data, StreamedLog) else load(self.data, environment=self.environment)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Of an observation and of an action."""
+        data = self.dataset
+        return data.sizes if isinstance(data, StreamedLog) else (data.observations.shape[1], data.actions.shape[1])
 
     @cached_property
     def runs(self) -> list[Member]:
@@ -148,15 +166,15 @@ class OfflineRequest(Request):
 
     @cached_property
     def record(self) -> RunRecord:
-        data, watched_in, at = self.dataset, self.watched_in, self.evaluate_at
+        watched_in, at = self.watched_in, self.evaluate_at
         name = getattr(watched_in, "__name__", "environment") if callable(watched_in) else watched_in
         phases = None if self.warm_phases is None else list(self.warm_phases)
         return self.describe(
             self.runs,
             self.watch(name, None if at is None else sorted(set(at))),
-            data=DataRecord(data.name, data.kind, data.task, len(data), len(data.episodes), data.hash),
+            data=data_record(self.dataset),
             warm_start=None if self.warm_start is None else WarmStart(str(self.warm_start), phases),
-            log=LogReturns.of(data.returns),
+            log=LogReturns.of(self.dataset.returns),
             command=None if self.command is None else list(self.command),
         )
 
@@ -164,7 +182,7 @@ class OfflineRequest(Request):
         if self.watched_in is None:
             return
         check_known(self.watched_in)
-        check_fits(self.watched_in, self.dataset.observations.shape[1], self.dataset.actions.shape[1])
+        check_fits(self.watched_in, *self.sizes)
 
     def _check_warm_start(self) -> None:
         phases = [phase.name for phase in self.method.phases]
@@ -177,6 +195,14 @@ class OfflineRequest(Request):
                 raise unknown(f"phase of {self.algorithm}", name, phases)
         if self.folder.exists() and self.warm_start.samefile(self.folder):
             raise UserError(f"{self.folder}: a run cannot start from itself; name another folder for it")
+
+
+def data_record(data: Dataset | StreamedLog) -> DataRecord:
+    """Which data a run learns from."""
+    if isinstance(data, StreamedLog):
+        found, ring = data.survey, Streaming(data.ring_rows, data.reuse)
+        return DataRecord(data.name, data.kind, data.task, len(data), len(found.returns), found.hash, ring)
+    return DataRecord(data.name, data.kind, data.task, len(data), len(data.episodes), data.hash)
 
 
 def package_versions() -> dict[str, str]:

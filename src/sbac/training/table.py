@@ -134,22 +134,9 @@ def build_table(data: Dataset, scaling: Scaling, chosen: Flags | None = None) ->
     """Scales and packs the chosen rows, whole episodes (None: all), in blocks: nothing is copied at full length."""
     index = None if chosen is None else np.flatnonzero(chosen)
     rows = len(data) if index is None else len(index)
-    obs, actions = data.observations.shape[1], data.actions.shape[1]
-    packed = _aligned((rows, obs + actions + 3 + obs * data.stores_next))
-    for start in range(0, rows, BLOCK):
-        part = slice(start, min(start + BLOCK, rows))
-        own = part if index is None else index[part]
-        block = packed[part]
-        block[:, :obs] = scaling.states(data.observations[own])
-        block[:, obs : obs + actions] = scaling.actions(data.actions[own])
-        block[:, obs + actions] = scaling.rewards(data.rewards[own])
-        block[:, obs + actions + 1] = data.terminals[own]
-        block[:, obs + actions + 2] = ~(data.terminals[own] | data.timeouts[own])
-        if data.stores_next:
-            block[:, obs + actions + 3 :] = scaling.states(data.next_observations[own])
-    with_state = data.has_next | data.terminals
-    with_action = with_state & data.has_next_action
-    rank = np.where(with_action, np.uint8(0), np.where(with_state, np.uint8(1), np.uint8(2)))
+    packed = _aligned((rows, width(data)))
+    pack(packed, data, scaling, index)
+    rank = ranks(data)
     if chosen is not None:
         rank = rank[chosen]
     first = data.episodes[:, 0]
@@ -161,6 +148,35 @@ def build_table(data: Dataset, scaling: Scaling, chosen: Flags | None = None) ->
         jnp.asarray(initial, jnp.float32),
         Place(*(jnp.asarray([value], jnp.uint32) for value in (0, counts, 0, len(initial)))),
     )
+
+
+def width(data: Dataset) -> int:
+    """The columns of the packed rows."""
+    obs, actions = data.observations.shape[1], data.actions.shape[1]
+    return obs + actions + 3 + obs * data.stores_next
+
+
+def pack(packed: np.ndarray, data: Dataset, scaling: Scaling, index: np.ndarray | None = None) -> None:
+    """Scales rows of the data (None: all) into an array of as many."""
+    obs, actions, rows = data.observations.shape[1], data.actions.shape[1], len(packed)
+    for start in range(0, rows, BLOCK):
+        part = slice(start, min(start + BLOCK, rows))
+        own = part if index is None else index[part]
+        block = packed[part]
+        block[:, :obs] = scaling.states(data.observations[own])
+        block[:, obs : obs + actions] = scaling.actions(data.actions[own])
+        block[:, obs + actions] = scaling.rewards(data.rewards[own])
+        block[:, obs + actions + 1] = data.terminals[own]
+        block[:, obs + actions + 2] = ~(data.terminals[own] | data.timeouts[own])
+        if data.stores_next:
+            block[:, obs + actions + 3 :] = scaling.states(data.next_observations[own])
+
+
+def ranks(data: Dataset) -> np.ndarray:
+    """How much is known of every row: the first of NEEDS that it serves."""
+    with_state = data.has_next | data.terminals
+    with_action = with_state & data.has_next_action
+    return np.where(with_action, np.uint8(0), np.where(with_state, np.uint8(1), np.uint8(2)))
 
 
 def _aligned(shape: tuple[int, int]) -> np.ndarray:

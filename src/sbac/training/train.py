@@ -41,7 +41,7 @@ def train(
 ) -> Run:
     """Trains every combination of the listed settings and seeds, all in one program.
 
-    data: a Dataset, or anything `sbac.load` takes.
+    data: a Dataset, anything `sbac.load` takes, or a log larger than memory from `sbac.stream`.
     algorithm: the method's name.
     seeds: how many, counted from 0, or a list of them.
     preset: the settings to start from; `quick` takes minutes on two cores.

@@ -198,3 +198,33 @@ def write(file: IO[bytes], arrays: Iterable[tuple[str, Any]], attributes: Mappin
                     out[group or "/"].attrs[name] = value
         scratch.seek(0)
         shutil.copyfileobj(scratch, file)
+
+
+# --- In blocks of any order -------------------------------------------------------------------------------------------
+
+
+class ColumnBlocks:
+    """The rows of a D4RL file, read from any one to any other."""
+
+    def __init__(self, path: Path, columns: ColumnMap | None) -> None:
+        self._path = path
+        with opened(path) as file:
+            self._chosen = match(names_in(file), columns, str(path))
+            members = [member(file, name, path) for names in self._chosen.values() for name in names]
+            lengths = {column(dataset).shape[0] if dataset.shape else 0 for dataset in members}
+            self.about = bounds(file, path)
+        if len(lengths) != 1:
+            raise UserError(f"{path}: columns of {len(lengths)} different lengths; expected one")
+        self.rows = lengths.pop()
+
+    def ranges(self, size: int) -> list[tuple[int, int]]:
+        return [(start, min(start + size, self.rows)) for start in range(0, self.rows, size)]
+
+    def read(self, start: int, stop: int) -> dict[str, NDArray[Any]]:
+        with opened(self._path) as file:
+            return {
+                field: np.column_stack([rows_of(member(file, name, self._path), start, stop) for name in parts])
+                if len(parts) > 1
+                else rows_of(member(file, parts[0], self._path), start, stop)
+                for field, parts in self._chosen.items()
+            }

@@ -188,3 +188,17 @@ def _side_by_side(parts: Sequence[tuple[str, Column]], path: Path) -> Column:
         if len(other.shape) != 1:
             raise UserError(f"{path}: {name}: expected one number per row where a field has several columns")
     return Column((*column.shape[:1], len(parts)), np.result_type(*(other.dtype for _, other in parts)))
+
+
+def whole_parts(starts: Sequence[int], size: int) -> list[tuple[int, int]]:
+    """Parts of a log, such as episodes, in groups of at least `size` rows: the first row, and the one after the last.
+
+    starts: the first row of every part, and the number of rows.
+    """
+    found: list[tuple[int, int]] = []
+    first = 0
+    for stop in starts[1:]:
+        if stop - first >= size or (stop == starts[-1] and stop > first):
+            found.append((first, stop))
+            first = stop
+    return found

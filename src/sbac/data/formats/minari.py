@@ -19,7 +19,7 @@ from sbac.data.dataset import Dataset, jumps
 from sbac.data.formats import hdf5
 from sbac.data.formats.arrays import one_line
 from sbac.data.formats.episodes import Episode, check_steps, log_of_episodes
-from sbac.data.formats.log import Column, Log, Rows, refuse_larger
+from sbac.data.formats.log import Column, Log, Rows, refuse_larger, whole_parts
 from sbac.environments.tasks import TASKS
 from sbac.errors import UserError
 from sbac.files import in_home, write_atomic, write_json
@@ -28,6 +28,7 @@ from sbac.records import Json
 MINARI_VERSION = "0.5.0"
 """The version whose layout is written."""
 FIELDS = ("observations", "actions", "rewards", "terminations", "truncations")
+BLOCK_FIELDS = ("observations", "actions", "rewards", "terminals", "timeouts", "next_observations")
 
 
 def root() -> Path:
@@ -49,8 +50,16 @@ def installed(name: str) -> Path | None:
 def open_folder(folder: Path, limit: int | None) -> Log:
     """A Minari dataset. It stores the true s' of every row. Terminations outrank truncations."""
     metadata = _metadata(folder / "data" / "metadata.json")
+    about = _about(metadata, folder)
+    if metadata.get("data_format", "hdf5") == "hdf5":
+        return _hdf5_log(folder, about)
+    return _minari_log(folder, about, limit)
+
+
+def _about(metadata: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """What the metadata say beside the columns."""
     low, high = _action_bounds(metadata, folder)
-    about = {
+    return {
         "action_low": low,
         "action_high": high,
         "name": str(metadata.get("dataset_id", folder.name)),
@@ -58,9 +67,6 @@ def open_folder(folder: Path, limit: int | None) -> Log:
         "task": _task(str(metadata.get("dataset_id", ""))),
         "environment": _environment(metadata),
     }
-    if metadata.get("data_format", "hdf5") == "hdf5":
-        return _hdf5_log(folder, about)
-    return _minari_log(folder, about, limit)
 
 
 def _hdf5_log(folder: Path, about: dict[str, Any]) -> Log:
@@ -228,6 +234,51 @@ def _task(dataset_id: str) -> str | None:
     """The paper's task for D4RL's human demonstrations; Minari's mujoco datasets are not D4RL's."""
     found = re.fullmatch(r"D4RL/(\w+)/human-v\d+", dataset_id)
     return f"{found[1]}-human-v1" if found and f"{found[1]}-human-v1" in TASKS else None
+
+
+# --- In blocks of any order -------------------------------------------------------------------------------------------
+
+
+class EpisodeBlocks:
+    """The rows of a Minari dataset stored as HDF5, read from any episode to any other."""
+
+    def __init__(self, folder: Path) -> None:
+        metadata = _metadata(folder / "data" / "metadata.json")
+        if metadata.get("data_format", "hdf5") != "hdf5":
+            raise UserError(f"{folder}: stored as {metadata['data_format']}; only Minari's HDF5 can be streamed")
+        self.about = _about(metadata, folder)
+        self._path = folder / "data" / "main_data.hdf5"
+        steps: list[int] = []
+        with hdf5.opened(self._path) as file:
+            self._numbers = _numbers(file)
+            for number in self._numbers:
+                members = _members(file, number, self._path)
+                columns = {name: hdf5.column(dataset) for name, dataset in members.items()}
+                steps.append(_declared(columns, f"{folder}: episode {number}").steps)
+        if not steps:
+            raise UserError(f"{folder}: zero episodes")
+        self._starts: list[int] = [0, *np.cumsum(steps).tolist()]
+        self.rows = self._starts[-1]
+
+    def ranges(self, size: int) -> list[tuple[int, int]]:
+        return whole_parts(self._starts, size)
+
+    def read(self, start: int, stop: int) -> Rows:
+        first, last = self._starts.index(start), self._starts.index(stop)
+        parts: list[Rows] = []
+        with hdf5.opened(self._path) as file:
+            for episode in range(first, last):
+                fields = _members(file, self._numbers[episode], self._path)
+                steps = self._starts[episode + 1] - self._starts[episode]
+
+                def read(name: str, a: int, b: int, own: dict[str, h5py.Dataset] = fields) -> NDArray[Any]:
+                    return hdf5.rows_of(own[name], a, b)
+
+                parts.append(_rows(read, steps, 0, steps, BLOCK_FIELDS))
+        return {name: np.concatenate([part[name] for part in parts]) for name in BLOCK_FIELDS}
+
+
+# --- Writing ----------------------------------------------------------------------------------------------------------
 
 
 def write_folder(folder: Path, data: Dataset, name: str) -> list[str]:

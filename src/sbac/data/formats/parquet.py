@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbac.data.formats import arrow
-from sbac.data.formats.log import Column, Log, Rows
+from sbac.data.formats.log import Column, Log, Rows, whole_parts
 from sbac.errors import UserError
 from sbac.records import Json
 
 BOUNDS = ("action_low", "action_high")
+LARGEST_GROUP = 2**28
+"""Bytes of a row group that streaming decodes at once."""
 Choose = Callable[[Sequence[str]], Mapping[str, list[str]]]
 """Chooses, among the names of all columns, those of each field."""
 
@@ -169,3 +171,44 @@ def write_parquet(file: IO[bytes], blocks: Iterator[Mapping[str, NDArray[Any]]],
         writer.write_table(table.cast(writer.schema))
     if writer is not None:
         writer.close()
+
+
+# --- In blocks of any order -------------------------------------------------------------------------------------------
+
+
+class RowGroups:
+    """The rows of a Parquet file, read from any row group to any other."""
+
+    def __init__(self, path: Path, choose: Choose) -> None:
+        import pyarrow.parquet as parquet
+
+        self._path = path
+        with arrow.readable(path):
+            self._chosen, metadata = _chosen(path, choose)
+            self._file = parquet.ParquetFile(path)
+            footer = self._file.metadata
+            groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
+        self.about = _bounds(metadata, path)
+        for number, group in enumerate(groups):
+            if group.total_byte_size > LARGEST_GROUP:
+                raise UserError(
+                    f"{path}: row group {number} has {group.total_byte_size:,} bytes; expected at most "
+                    f"{LARGEST_GROUP:,} (a file with smaller row groups can be streamed)"
+                )
+        self._starts: list[int] = [0, *np.cumsum([group.num_rows for group in groups]).tolist()]
+        self.rows = self._starts[-1]
+
+    def ranges(self, size: int) -> list[tuple[int, int]]:
+        return whole_parts(self._starts, size)
+
+    def read(self, start: int, stop: int) -> Rows:
+        groups = list(range(self._starts.index(start), self._starts.index(stop)))
+        names = [name for parts in self._chosen.values() for name in parts]
+        block: Rows = {}
+        with arrow.readable(self._path):
+            table = self._file.read_row_groups(groups, columns=names, use_threads=False)
+            for field, parts in self._chosen.items():
+                arrays = [(name, table[name].combine_chunks()) for name in parts]
+                values = [arrow.numbers(array, f"{self._path}: {name}", start) for name, array in arrays]
+                block[field] = arrow.field_values(field, values)
+        return block

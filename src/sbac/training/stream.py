@@ -1,0 +1,193 @@
+"""A log larger than memory, as the device holds it: a ring of blocks of rows, refilled while training goes on.
+
+The table that batches are drawn from has a fixed number of slots, each for one block. The blocks come in a random
+order, a new one for every pass over the log; a block takes the place of the oldest. Which blocks lie in the ring
+depends on the step alone, so a run that is taken up again reads those of its step and goes on to the same bits. A
+thread reads ahead.
+"""
+
+import queue
+import threading
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from sbac.config import Config
+from sbac.data.streaming import StreamedLog
+from sbac.errors import UserError
+from sbac.nn.typed import jit
+from sbac.training.table import NEEDS, Place, Scaling, Table, pack, ranks, width
+
+AHEAD = 4
+"""Blocks that are read before they are needed."""
+EMPTY = len(NEEDS)
+"""The rank of a row that is never drawn."""
+
+
+class Read(NamedTuple):
+    """A block, and the ring once it lies there: its rows by rank, and how many serve each of NEEDS."""
+
+    rows: np.ndarray
+    order: np.ndarray
+    counts: np.ndarray
+
+
+class Stream:
+    """The table of a streamed log at any step of a training."""
+
+    def __init__(self, log: StreamedLog, config: Config, order_seed: int = 0) -> None:
+        self.scaling = _scaling(log, config)
+        self.states = self.scaling.states(log.survey.sample)
+        self._log, self._seed = log, order_seed
+        self._blocks = len(log.ranges)
+        self._rows = log.longest + 1  # of a slot: the row behind a block's last one has s' and a' of it
+        self._slots = max(1, min(self._blocks, log.ring_rows // log.longest))
+        mean_rows = len(log) / self._blocks
+        self._every = max(1, round(log.reuse * mean_rows / config.batch_size))
+        initial = self.scaling.states(log.survey.initial_observations)
+        self._initial = jnp.asarray(initial, jnp.float32)
+        self._pass = -1, np.empty(0, np.int64)
+        self._packed: Array | None = None
+        self._inserted = 0
+        self._reader: _Reader | None = None
+        self._table: Table | None = None
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether the whole log lies on the device."""
+        return self._slots == self._blocks
+
+    def cuts(self, start: int, stop: int, block: int) -> Iterator[tuple[int, int]]:
+        """The stretches of steps from `start` to `stop` that train on one content of the ring; `block` divides them."""
+        every = stop if self.holds_all else -(-self._every // block) * block
+        while start < stop:
+            end = min(stop, (start // every + 1) * every)
+            yield start, end
+            start = end
+
+    def table(self, step: int) -> Table:
+        """The table at a step, counted over all phases."""
+        wanted = self._slots if self.holds_all else self._slots + step // self._every
+        if self._table is not None and wanted == self._inserted:
+            return self._table
+        if self._reader is None or wanted < self._inserted:
+            self.close()
+            self._inserted = wanted - self._slots
+            self._reader = _Reader(self._read(self._inserted))
+        last: Read | None = None
+        while self._inserted < wanted:
+            last = self._reader.next()
+            if self._packed is None:
+                self._packed = jnp.zeros((self._slots * self._rows, last.rows.shape[1]), jnp.float32)
+            at = self._inserted % self._slots * self._rows
+            self._packed = _insert(self._packed, last.rows, np.int32(at))
+            self._inserted += 1
+        assert self._packed is not None and last is not None
+        numbers = (0, last.counts, 0, len(self._initial))
+        place = Place(*(jnp.asarray([number], jnp.uint32) for number in numbers))
+        self._table = Table(self._packed, jnp.asarray(last.order), self._initial, place)
+        return self._table
+
+    def number(self, position: int) -> int:
+        """The block that is read at a position: every pass over the log has an order of its own."""
+        number = position // self._blocks
+        if self._pass[0] != number:
+            self._pass = number, np.random.default_rng([self._seed, number]).permutation(self._blocks)
+        return int(self._pass[1][position % self._blocks])
+
+    def _read(self, position: int) -> Iterator[Read]:
+        """The blocks from a position on, packed and filled up to the size of a slot; the first ones fill the ring."""
+        first, all_ranks = position, np.full(self._slots * self._rows, EMPTY, np.uint8)
+        order, counts = np.empty(0, np.uint32), np.zeros(len(NEEDS), np.uint32)
+        while True:
+            data = self._log.block(self.number(position))
+            rows = np.zeros((self._rows, width(data)), np.float32)
+            pack(rows[: len(data)], data, self.scaling)
+            slot = all_ranks[position % self._slots * self._rows :][: self._rows]
+            slot[:] = EMPTY
+            slot[: len(data) - 1] = ranks(data)[:-1]
+            position += 1
+            if position - first >= self._slots:
+                order, counts = by_rank(all_ranks)
+            yield Read(rows, order, counts)
+
+    def close(self) -> None:
+        """Ends the thread that reads ahead."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+
+class _Reader:
+    """A thread that reads blocks ahead, in their order. An error is raised where its block is asked for."""
+
+    def __init__(self, blocks: Iterator[Read]) -> None:
+        self._blocks = blocks
+        self._ready: queue.Queue[Read | BaseException] = queue.Queue(AHEAD)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def next(self) -> Read:
+        found = self._ready.get()
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def close(self) -> None:
+        self._ended.set()
+        while self._thread.is_alive():
+            try:
+                self._ready.get(timeout=0.05)
+            except queue.Empty:
+                continue
+
+    def _read(self) -> None:
+        while not self._ended.is_set():
+            try:
+                found: Read | BaseException = next(self._blocks)
+            except BaseException as error:
+                found = error
+            self._ready.put(found)
+            if isinstance(found, BaseException):
+                return
+
+
+def _put(packed: Array, rows: np.ndarray, at: np.int32) -> Array:
+    return jax.lax.dynamic_update_slice(packed, rows, (at, np.int32(0)))
+
+
+_insert = jit(_put, donate=(0,))
+"""Writes a block into its slot."""
+
+
+def by_rank(rank: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows in the order of their rank, and how many serve each of NEEDS."""
+    parts = [np.flatnonzero(rank == kind) for kind in range(EMPTY)]
+    order = np.zeros(len(rank), np.uint32)
+    counts = np.cumsum([len(part) for part in parts])
+    order[: counts[-1]] = np.concatenate(parts)
+    return order, counts.astype(np.uint32)
+
+
+def _scaling(log: StreamedLog, config: Config) -> Scaling:
+    """As `Scaling.of`, from what the pass over the log has found."""
+    found, size = log.survey, log.sizes[0]
+    mean, std = np.zeros(size, np.float32), np.ones(size, np.float32)
+    if config.standardise_states:
+        mean, std = found.mean.astype(np.float32), (found.std + 1e-3).astype(np.float32)
+    shift, scale = 0.0, 1.0
+    if config.reward_scale == "unit":
+        shift, span = found.rewards[0], found.rewards[1] - found.rewards[0]
+        scale = 1.0 / span if span > 0 else 1.0
+    elif config.reward_scale == "return-range":
+        span = float(np.ptp(found.returns))
+        scale = 1000.0 / span if span > 0 else 1.0
+    elif config.reward_scale != "none":
+        raise UserError(f"reward_scale {config.reward_scale!r}: expected none, unit or return-range")
+    low, high = log.action_bounds
+    return Scaling(mean, std, low, high, shift, scale)
