@@ -139,7 +139,12 @@ class Policy:
             raise UserError(f"{path}: a policy without its {sorted(missing)[0]}")
         try:
             policy = Policy(about.kind, arrays, about.config)
-            policy(np.zeros((1, len(policy.arrays["scale/observation_mean"])), np.float32))
+            if not (policy.arrays["scale/observation_std"] > 0).all():
+                raise ValueError("scale/observation_std has numbers that are not above 0")
+            shape = policy(np.zeros((1, len(policy.arrays["scale/observation_mean"])), np.float32)).shape
+            for bound in ("low", "high"):
+                if shape != (1, *policy.arrays[f"scale/action_{bound}"].shape):
+                    raise ValueError(f"actions of shape {shape[1:]}, other than those of the bounds")
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
         except (KeyError, TypeError, ValueError, IndexError) as error:
