@@ -170,3 +170,38 @@ def test_the_presets_setting_comes_from_the_method(trained) -> None:
     from sbac.algorithms import find
 
     assert preset_setting(trained[2].record)["alpha"] == find("sbac-no-w").presets["quick"]["alpha"]
+
+
+def test_trying_takes_up_the_choice_that_stands_in_the_folder(choice, trained, tmp_path, monkeypatch, capsys) -> None:
+    """The second command computes no estimate again, and plays only what is left of the budget."""
+    from sbac import cli
+    from sbac.evaluation.rollout import Evaluation
+
+    folder = tmp_path / "run"
+    shutil.copytree(trained[1], folder)
+    write_choice(folder, choice)
+    played: list[int] = []
+
+    class Played:
+        def __init__(self, source) -> None:
+            assert source == "Hopper-v4"
+
+        def __call__(self, policy, episodes, seed) -> Evaluation:
+            played.append(seed)
+            return Evaluation("Hopper-v4", [float(len(played))], [1], None, {})
+
+    monkeypatch.setattr("sbac.trust.trials.Evaluator", Played)
+    monkeypatch.setattr("sbac.cli.select.choose", None)
+    words = ["select", str(folder), "--env", "Hopper-v4", "--try"]
+    assert cli.main([*words, "3"]) == 0
+    assert cli.main([*words, "5"]) == 0
+    assert played == [20_000, 20_001, 20_002, 20_003, 20_004]
+    assert "after 5 episodes" in capsys.readouterr().out
+    assert len((folder / "trials.jsonl").read_text().splitlines()) == 5
+
+
+def test_an_environment_without_tries_is_refused(trained, capsys) -> None:
+    from sbac import cli
+
+    assert cli.main(["select", str(trained[1]), "--env", "Hopper-v4"]) == 2
+    assert "--env: only read with --try" in capsys.readouterr().err

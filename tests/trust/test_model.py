@@ -26,7 +26,7 @@ def test_it_foresees_the_next_state_and_the_reward(linear) -> None:
     errors = np.asarray(found.next_states.mean(0) - log.transitions.next_states)
     noise = world.noise / log.units.observation_std
     assert (errors.std(0) < 1.25 * noise).all()  # what is left is the world's own noise
-    assert np.corrcoef(found.rewards.mean(0), log.transitions.rewards)[0, 1] > 0.98
+    assert np.corrcoef(found.rewards.mean(0), log.transitions.rewards)[0, 1] > 0.95  # after 1,500 steps
     assert found.ends.mean() < 0.02  # nothing ever ends here
 
 

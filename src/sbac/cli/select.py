@@ -10,7 +10,7 @@ from sbac.errors import UserError
 if TYPE_CHECKING:
     from sbac.data import Dataset
     from sbac.runs import Run
-    from sbac.trust.choosing import Choice
+    from sbac.trust.choosing import Choice, ChoiceRecord
 
 
 def add(commands: Commands) -> None:
@@ -39,14 +39,18 @@ def _select(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sbac.runs import Run
+    from sbac.trust.choosing import choice_record, read_choice
 
     if args.env is not None and args.tries is None:
         raise UserError("--env: only read with --try; the choice itself needs no environment")
     run = Run.load(Path(args.target))
-    data = None if args.data is None else load_log(args.data, args)
-    choice = choose(run, data, args.effort, args.seed, not args.no_model, args.weighted)
-    show(choice, args.json)
-    return 0 if args.tries is None else _try(run, choice, args.tries, args.env)
+    known = None if args.tries is None else read_choice(Path(args.target))  # trying goes on where it stopped
+    if known is None:
+        data = None if args.data is None else load_log(args.data, args)
+        choice = choose(run, data, args.effort, args.seed, not args.no_model, args.weighted)
+        show(choice, args.json)
+        known = choice_record(choice)
+    return 0 if args.tries is None else _try(run, known, args.tries, args.env)
 
 
 def choose(
@@ -93,7 +97,7 @@ def show(choice: "Choice", as_lines: bool = False) -> None:
         print(choice_text(choice))
 
 
-def _try(run: "Run", choice: "Choice", tries: int, environment: str | None) -> int:
+def _try(run: "Run", choice: "ChoiceRecord", tries: int, environment: str | None) -> int:
     from sbac.evaluation.evaluate_run import own_environment
     from sbac.trust.choosing import label_of
     from sbac.trust.describe import trials_text
@@ -103,7 +107,7 @@ def _try(run: "Run", choice: "Choice", tries: int, environment: str | None) -> i
     where = environment or own_environment(run.folder, run.policies[0])
     if where is None:
         raise UserError(f"{run.folder}: no environment is known for it; name one with --env")
-    ranked = [candidate.label for candidate in choice.candidates if candidate.estimate is not None]
+    ranked = [candidate.label for candidate in choice.candidates if candidate.value is not None]
     policies = {label_of(policy): policy for policy in run.policies}
     print(trials_text(try_policies(run.folder, policies, ranked, where, tries), ranked))
     return 0
