@@ -51,7 +51,7 @@ def measure(
     rows: list[dict[str, Any]] = []
     for candidate in candidates:
         truth, found = played[candidate.seed, json.dumps(candidate.setting)], candidate.estimate
-        discounted = truth.discounted or []
+        discounted = truth.discounted_returns or []
         rows.append(
             {
                 "run": str(folder),

@@ -35,8 +35,8 @@ def test_lanes_give_the_returns_of_gymnasium(task: str | None, env_id: str) -> N
 
     assert found.returns == returns.tolist()
     assert found.lengths == lengths.tolist()
-    assert found.discounted is not None
-    np.testing.assert_allclose(found.discounted, discounted, rtol=1e-9)
+    assert found.discounted_returns is not None
+    np.testing.assert_allclose(found.discounted_returns, discounted, rtol=1e-9)
     assert env_id != "Walker2d-v4" or len(set(found.lengths)) > 1  # they end at different times
 
 
@@ -79,5 +79,5 @@ class Paying(gymnasium.Env[Any, Any]):
 def test_discounted_returns_are_recorded_where_a_discount_is_given() -> None:
     play = Evaluator(Paying)
     found = play(Twitching(1, 1), episodes=2, seed=0, discount=0.5)
-    assert found.returns == [7.0, 7.0] and found.discounted == [3.0, 3.0]
-    assert play(Twitching(1, 1), episodes=1, seed=0).discounted is None
+    assert found.returns == [7.0, 7.0] and found.discounted_returns == [3.0, 3.0]
+    assert play(Twitching(1, 1), episodes=1, seed=0).discounted_returns is None

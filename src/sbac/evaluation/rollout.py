@@ -24,7 +24,7 @@ class Acts(Protocol):
 class Evaluation:
     """Undiscounted returns of the episodes, and normalised scores where the task has reference returns.
 
-    `discounted`: their discounted returns, where a discount was given.
+    `discounted_returns`: their discounted returns, where a discount was given.
     """
 
     environment: str
@@ -32,7 +32,7 @@ class Evaluation:
     lengths: list[int]
     scores: list[float] | None
     versions: dict[str, str]
-    discounted: list[float] | None = None
+    discounted_returns: list[float] | None = None
 
     @property
     def mean(self) -> float:

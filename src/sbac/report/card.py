@@ -102,10 +102,10 @@ def _section(title: str, body: str) -> str:
 def true_returns(run: Run, about: CandidateRecord) -> list[float] | None:
     """The discounted returns of the policy's last evaluation, where it was evaluated."""
     rows = [
-        row.episodes.discounted
+        row.episodes.discounted_returns
         for row in run.evaluation_rows
         if row.place.seed == about.seed
-        and row.episodes.discounted is not None
+        and row.episodes.discounted_returns is not None
         and all(row.place.setting.get(name) == value for name, value in about.setting.items())
     ]
     return rows[-1] if rows else None
