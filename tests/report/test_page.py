@@ -46,7 +46,7 @@ def test_a_page_of_results_holds_everything() -> None:
     page = Outline(build_page([record(), record(algorithm="bc", key="1" * 12)], "A title"))
     data = page.data
     assert [view["way"] for view in data["views"]] == ["one", "best", "every"]
-    assert data["views"][0]["methods"] == ["sbac", "bc"] and len(data["series"]) == 4
+    assert data["views"][0]["methods"] == ["sbac", "bc"] and len(data["series"]) == 6  # two of several settings
     series = data["series"][data["views"][0]["places"]["hopper-medium-made"]["sbac"]]
     assert series["label"] == "sbac alpha=2" and series["x"][-1] == 2000
     assert series["y"][-1] == pytest.approx(60.0, abs=1.0) and series["stability"][0]["seeds"] == 3
