@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,8 +101,9 @@ def run_page(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """Runs the page's blocks with few steps; how many commands and blocks ran."""
     train = sbac.train
 
-    def short(*arguments: object, **options: object) -> sbac.Run:
-        return train(*arguments, **{**options, "steps": 20, "episodes": 1, "workers": 1})  # pyright: ignore
+    def short(*arguments: Any, **options: Any) -> sbac.Run:
+        options |= {"steps": 20, "episodes": 1, "workers": 1}
+        return train(*arguments, **options)
 
     monkeypatch.setattr(sbac, "train", short, raising=False)
     monkeypatch.setattr("sbac.training.train.train", short)
