@@ -21,7 +21,7 @@ def add(commands: Commands) -> None:
         description="Learn policies from a dataset. Every option of the method is given as --name VALUE ...; several "
         "values make a grid, and the whole grid trains at once. `sbac methods` lists the methods, `sbac train "
         "--algorithm NAME --help` the options of one.",
-        epilog="examples: sbac train hopper-demo --seeds 5 --alpha 2 8 --out runs/hopper\n"
+        epilog="examples: sbac train hopper-demo --seeds 5 --alpha 1 4 --out runs/hopper\n"
         "          sbac train --resume --out runs/hopper",
     )
     data = parser.add_argument_group("the data")
