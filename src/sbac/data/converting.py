@@ -19,6 +19,8 @@ from sbac.files import write_atomic
 SUFFIXES = {".npz": "npz", ".hdf5": "hdf5", ".h5": "hdf5", ".parquet": "parquet", ".csv": "csv", "": "minari"}
 FORMATS = ("npz", "npy", "hdf5", "parquet", "csv", "minari", "d3rlpy")
 FOLDERS = ("npy", "minari")
+ROW_GROUP = 2**17
+"""Rows of a row group of Parquet."""
 
 
 def convert(data: Dataset, out: str | Path, form: str | None = None, overwrite: bool = False) -> list[str]:
@@ -54,7 +56,7 @@ def _write_file(path: Path, data: Dataset, form: str) -> list[str]:
         return []
     if form == "parquet":
         _need_tables(path)
-        write_atomic(path, lambda file: parquet.write_parquet(file, blocks(data), bounds))
+        write_atomic(path, lambda file: parquet.write_parquet(file, blocks(data, ROW_GROUP), bounds))
         return []
     if form == "csv":
         _need_tables(path)
@@ -78,11 +80,11 @@ def _write_buffer(path: Path, data: Dataset) -> list[str]:
     return [f"d3rlpy holds no s' at a time limit: that of {lost:,} rows is left out"] if lost else []
 
 
-def blocks(data: Dataset) -> Iterator[dict[str, NDArray[Any]]]:
+def blocks(data: Dataset, rows: int = BLOCK) -> Iterator[dict[str, NDArray[Any]]]:
     """The columns of a dataset in blocks of rows."""
     columns = data.columns()
-    for start in range(0, len(data), BLOCK):
-        yield {name: column[start : start + BLOCK] for name, column in columns.items()}
+    for start in range(0, len(data), rows):
+        yield {name: column[start : start + rows] for name, column in columns.items()}
 
 
 def _write_arrays(folder: Path, data: Dataset) -> list[str]:

@@ -135,7 +135,8 @@ def _batches(path: Path, rows: int, names: list[str]) -> Iterator[Any]:
     import pyarrow.parquet as parquet
 
     with parquet.ParquetFile(path) as file:
-        yield from file.iter_batches(rows, columns=names, use_threads=False)
+        for group in range(file.num_row_groups):  # all in one call, pyarrow would keep what it has read
+            yield from file.iter_batches(rows, row_groups=[group], columns=names, use_threads=False)
 
 
 def _bounds(metadata: Mapping[bytes, bytes], path: Path) -> dict[str, Any]:
