@@ -49,7 +49,7 @@ def main() -> None:
         found = evaluator(policy, EPISODES, seed)
         rates["lanes"].append(sum(found.lengths) / (time.perf_counter() - began))
         began = time.perf_counter()
-        returns, lengths = rollout(environments, policy, range(seed, seed + EPISODES))
+        returns, lengths, _ = rollout(environments, policy, range(seed, seed + EPISODES))
         rates["wrapped"].append(lengths.sum() / (time.perf_counter() - began))
         assert found.returns == returns.tolist()
         rates["bare, no policy"].append(bare_rate(env_id))

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from sbac.runs import Run as Run
     from sbac.training.online.train import train_online as train_online
     from sbac.training.train import train as train
+    from sbac.trust.choosing import Choice as Choice
+    from sbac.trust.choosing import select as select
+    from sbac.trust.estimates import fqe as fqe
 
     __version__: str
 
@@ -34,6 +37,9 @@ _HOMES = {
     "train_online": "sbac.training.online.train",
     "Run": "sbac.runs",
     "train": "sbac.training.train",
+    "fqe": "sbac.trust.estimates",
+    "select": "sbac.trust.choosing",
+    "Choice": "sbac.trust.choosing",
 }
 __all__ = [*_HOMES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 

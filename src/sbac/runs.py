@@ -162,6 +162,8 @@ class Episodes:
     lengths: list[int]
     scores: list[float] | None
     versions: Mapping[str, str] | None = None
+    discounted: list[float] | None = None
+    """The discounted returns, with the run's own discount; runs of earlier versions lack them."""
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from sbac.data import Dataset
-from sbac.data.inspect import check, duplicates, examine, info, listing, summarise
+from sbac.data import Dataset, load
+from sbac.data.inspect import check, duplicates, examine, fingerprints, info, listing, summarise
 from sbac.errors import UserError
+from tests.data.logs import make_log
 from tests.data.test_formats import write_hdf5, write_npz
 
 
@@ -28,15 +29,19 @@ def test_summary_of_a_known_log(plain):
     np.testing.assert_allclose(summary.observations[3], [7, 7, 0, 7])
 
 
-def test_duplicates_against_the_definition():
+def test_duplicates_against_the_definition(monkeypatch):
+    monkeypatch.setattr("sbac.data.inspect.BLOCK", 64)
     rng = np.random.default_rng(0)
-    column = rng.integers(0, 3, (500, 3)).astype(np.float32)
-    reward = rng.integers(0, 2, (500, 1)).astype(np.float32)
+    states = rng.integers(0, 3, (500, 2)).astype(np.float32)
+    actions = rng.integers(0, 2, (500, 1)).astype(np.float32)
+    rewards = rng.integers(0, 2, 500).astype(np.float32)
+    data = Dataset(states, actions, rewards, np.ones(500, bool))
     seen, expected = set(), []
-    for row in np.hstack([column, reward]).tolist():
+    for row in np.column_stack([states, actions, rewards]).tolist():
         expected.append(tuple(row) in seen)
         seen.add(tuple(row))
-    assert duplicates(column, reward).tolist() == expected
+    assert duplicates(data).tolist() == expected and 0 < sum(expected) < 499
+    assert len(set(fingerprints([np.arange(10_000, dtype=np.float32)[:, None]]).tolist())) == 10_000
 
 
 def test_info_in_text_and_as_a_picture(log, tmp_path):
@@ -118,3 +123,54 @@ def test_listing(plain, tmp_path, monkeypatch):
 
 def test_listing_names_installed_minari_datasets(minari_root):
     assert "D4RL/door/human-v2" in listing().split("can be made")[0]
+
+
+def test_rows_are_counted_and_not_only_kinds(plain, tmp_path):
+    plain["rewards"][:30] = np.nan
+    plain["actions"][25:35, 0] = 2.0
+    findings = examine(write_npz(tmp_path, plain))
+    assert (findings.rows, findings.wrong_rows, findings.problems_found) == (50, 35, 40)
+    del plain["terminals"]
+    findings = examine(write_npz(tmp_path, plain))
+    assert (findings.wrong_rows, findings.problems_found) == (35, 41)
+
+
+@pytest.mark.parametrize("last", ["terminal", "nothing"])
+def test_time_limits_flagged_as_terminals_are_doubted(last, tmp_path):
+    log = make_log([20, 20, 20, 20 if last == "terminal" else 7], ["terminal"] * 3 + [last])
+    del log["next_observations"]
+    path = write_npz(tmp_path, log)
+    count = 4 if last == "terminal" else 3
+    with pytest.warns(UserWarning, match=rf"all {count} episodes have 20 steps and end in a terminal; .*horizon=20"):
+        load(path)
+    assert any("end in a terminal" in note for note in examine(path).notes)
+    data = load(path, horizon=20)  # with or without a column of time limits
+    assert not data.terminals.any() and len(data.episodes) == 4
+    del log["timeouts"]
+    assert load(write_npz(tmp_path, log), horizon=20).hash == data.hash
+
+
+def test_a_given_horizon_counts_from_the_last_end_of_an_episode():
+    log = make_log([7, 20, 5, 20], ["timeout", "terminal", "terminal", "terminal"])
+    data = load(log, horizon=20)
+    assert np.flatnonzero(data.timeouts).tolist() == [6, 26, 51] and np.flatnonzero(data.terminals).tolist() == [31]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "ends"),
+    [
+        ([20, 20], ["terminal", "timeout"]),
+        ([20, 19], ["terminal"] * 2),
+        ([20], ["terminal"]),
+        ([1, 1], ["terminal"] * 2),
+    ],
+)
+def test_other_ends_are_not_doubted(lengths, ends):
+    assert load(make_log(lengths, ends)).terminals.any()  # a warning would be an error here
+
+
+def test_info_prints_bounds_and_the_environment(plain):
+    data = Dataset(**plain, action_low=[-1, -2], action_high=[1, 2], environment="Some-v0")
+    text = info(data)
+    assert "action bounds   -1 to 1, -2 to 2" in text and "environment     Some-v0" in text
+    assert "action bounds   -1 to 1\n" in info(plain)

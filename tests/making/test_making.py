@@ -66,7 +66,7 @@ def test_episodes_end_at_the_horizon_and_start_again() -> None:
 
 def test_returns_are_sums_of_rewards_of_one_episode() -> None:
     lanes, again = (open_lanes("Hopper-v4", 3, 1) for _ in range(2))
-    totals, _ = rollout_lanes(lanes, lambda s: np.ones((len(s), 3), np.float32), lane_seeds(1, 3))
+    totals, _, _ = rollout_lanes(lanes, lambda s: np.ones((len(s), 3), np.float32), lane_seeds(1, 3))
     for lane in range(3):
         total, which = 0.0, np.array([lane])
         while True:

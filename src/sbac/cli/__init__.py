@@ -6,17 +6,17 @@ Every command has a file here, with a function `add` that declares its options, 
 import argparse
 import errno
 import os
-import select
 import sys
 from collections.abc import Sequence
+from select import POLLERR, poll
 
 from sbac import interrupts
-from sbac.cli import bench, compare, completion, data, evaluate, export, methods, report, train
+from sbac.cli import bench, compare, completion, data, evaluate, export, methods, report, select, train
 from sbac.cli.core import HELP, Commands, Parser
 from sbac.errors import UserError
 
 GROUPS = {
-    "learn": (train, methods, evaluate, export),
+    "learn": (train, methods, evaluate, select, export),
     "data": (data,),
     "measure and read": (report, compare, bench),
     "shell": (completion,),
@@ -72,9 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def reader_has_left() -> bool:
     """Whether who read our output has read enough, as `head` does."""
-    poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)
-    return any(event & select.POLLERR for _, event in poll.poll(0))
+    watched = poll()
+    watched.register(sys.stdout.fileno(), 0)
+    return any(event & POLLERR for _, event in watched.poll(0))
 
 
 class ShowVersion(argparse.Action):
@@ -89,7 +89,7 @@ class ShowVersion(argparse.Action):
 
 def build_parser() -> Parser:
     """The parser of everything, with the commands below it."""
-    parser = Parser(prog="sbac", epilog="example: sbac train hopper-demo --alpha 2 8 --seeds 5 --out runs/demo")
+    parser = Parser(prog="sbac", epilog="example: sbac train hopper-demo --alpha 1 4 --seeds 5 --out runs/demo")
     parser.add_argument("--version", action=ShowVersion, nargs=0, help=argparse.SUPPRESS)
     commands = Commands(parser, "COMMAND")
     for title, group in GROUPS.items():

@@ -3,6 +3,7 @@
 import argparse
 
 from sbac.cli.core import Commands
+from sbac.errors import UserError
 
 
 def add(commands: Commands) -> None:
@@ -17,6 +18,11 @@ def add(commands: Commands) -> None:
     parser.add_argument("--out", metavar="PAGE", help="the page (default: report.html, unless --markdown is given)")
     parser.add_argument("--title", default="sbac report", help="the page's heading")
     parser.add_argument("--render", action="store_true", help="add pictures of a rollout, drawn by MuJoCo")
+    parser.add_argument(
+        "--card", action="store_true", help="the policy card of one run: what the chosen policy changes, and how sure"
+    )
+    parser.add_argument("--label", metavar="L", help="with --card: another policy than the one that select took")
+    parser.add_argument("--data", metavar="D", help="with --card: the log, where the run's record does not lead to it")
     parser.add_argument("--markdown", metavar="FILE", help="put the tables into a Markdown file, between its marks")
     parser.set_defaults(run=_report)
 
@@ -30,6 +36,10 @@ def _report(args: argparse.Namespace) -> int:
     from sbac.report.page import build_page
     from sbac.text import counted
 
+    if args.card:
+        return _card(args)
+    if args.label or args.data:
+        raise UserError(f"{'--label' if args.label else '--data'}: only read with --card")
     inputs = read_inputs(map(Path, args.targets))
     records = [record for record, _ in inputs]
     if args.markdown:
@@ -40,4 +50,28 @@ def _report(args: argparse.Namespace) -> int:
         strips = render_strips(inputs) if args.render else []
         write_atomic(out, build_page(records, args.title, strips).encode())
         print(f"page in {out}")
+    return 0
+
+
+def _card(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from sbac.cli.select import choose
+    from sbac.errors import unknown
+    from sbac.files import write_atomic
+    from sbac.report.card import build_card
+    from sbac.runs import Run
+    from sbac.trust.choosing import choice_record, log_of, read_choice
+    from sbac.trust.log import read_log
+
+    if len(args.targets) != 1:
+        raise UserError(f"--card: {len(args.targets)} runs; expected one")
+    run = Run.load(Path(args.targets[0]))
+    if args.label is not None and args.label not in run.record.labels:
+        raise unknown("policy", args.label, run.record.labels)
+    data = log_of(run, args.data)
+    choice = read_choice(Path(args.targets[0])) or choice_record(choose(run, data))
+    out = Path(args.out or "card.html")
+    write_atomic(out, build_card(run, read_log(data, choice.discount), choice, args.label).encode())
+    print(f"card of {args.label or choice.label} in {out}")
     return 0

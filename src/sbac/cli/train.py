@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sbac.cli.core import HELP, Commands, Parser
+from sbac.cli.logs import add_log_options, load_log
+from sbac.cli.select import choose, show
 from sbac.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ def add(commands: Commands) -> None:
         description="Learn policies from a dataset. Every option of the method is given as --name VALUE ...; several "
         "values make a grid, and the whole grid trains at once. `sbac methods` lists the methods, `sbac train "
         "--algorithm NAME --help` the options of one.",
-        epilog="examples: sbac train hopper-demo --seeds 5 --alpha 2 8 --out runs/hopper\n"
+        epilog="examples: sbac train hopper-demo --seeds 5 --alpha 1 4 --out runs/hopper\n"
         "          sbac train --resume --out runs/hopper",
     )
     data = parser.add_argument_group("the data")
@@ -30,13 +32,14 @@ def add(commands: Commands) -> None:
         metavar="DATASET",
         help="name, file, folder, Minari id; for sac and td3 an environment",
     )
-    data.add_argument("--task", metavar="NAME", help="the task that the log belongs to")
-    data.add_argument("--horizon", type=int, metavar="N", help="the time limit of a log that does not flag it")
+    add_log_options(data, env=False)
     what = parser.add_argument_group("what to train")
     what.add_argument("--algorithm", default="sbac", metavar="NAME", help="which method (default: sbac)")
     what.add_argument("--preset", default="quick", metavar="NAME", help="quick (default), paper, tuned, ...")
     what.add_argument("--seeds", nargs="+", type=int, default=[1], metavar="N", help="how many seeds, or which ones")
     what.add_argument("--steps", nargs="+", type=int, metavar="N", help="gradient steps, of all phases or of each")
+    what.add_argument("--dial", action="store_true", help="one policy for a range of alpha (sbac)")
+    what.add_argument("--select", action="store_true", help="then choose a policy from the log alone (sbac select)")
     what.add_argument("--warm-start", metavar="RUN", help="start from the networks of a finished run")
     folder = parser.add_argument_group("the run's folder")
     folder.add_argument("--out", metavar="DIR", help="where to (default: runs/DATASET-ALGORITHM)")
@@ -45,7 +48,7 @@ def add(commands: Commands) -> None:
     folder.add_argument("--log", nargs="+", default=[], metavar="NAME", help="also log to: tensorboard, wandb")
     folder.add_argument("--checkpoint-seconds", type=float, default=30.0, metavar="S", help="between checkpoints (30)")
     watch = parser.add_argument_group("evaluation while it trains")
-    watch.add_argument("--env", metavar="ID", help="environment to evaluate in (default: the task's)")
+    watch.add_argument("--env", metavar="ID", help="environment of the log, to evaluate in (default: its own)")
     watch.add_argument("--no-evaluate", action="store_true", help="train without any environment")
     watch.add_argument("--episodes", type=int, default=10, metavar="N", help="episodes per evaluation (default: 10)")
     watch.add_argument("--evaluate-every", type=int, metavar="STEPS", help="between evaluations (default: a tenth)")
@@ -103,7 +106,6 @@ def _train(args: argparse.Namespace) -> int:
 
     from sbac.algorithms import find
     from sbac.callbacks import loggers
-    from sbac.data import load
     from sbac.training.train import train
 
     out = args.out or f"runs/{Path(args.dataset).stem}-{args.algorithm}"
@@ -111,8 +113,9 @@ def _train(args: argparse.Namespace) -> int:
     if find(args.algorithm).online:
         return _train_online(args, out, seeds)
     args.interrupted = f"continue with: sbac train --resume --out {out}"
+    data = load_log(args.dataset, args)
     run = train(
-        load(args.dataset, task=args.task, horizon=args.horizon),
+        data,
         args.algorithm,
         seeds=seeds,
         preset=args.preset,
@@ -129,15 +132,23 @@ def _train(args: argparse.Namespace) -> int:
         checkpoint_seconds=args.checkpoint_seconds,
         callbacks=loggers(args.log, out),
         command=args.started,
+        **({"dial": True} if args.dial else {}),
         **_options(args.extra),
     )
-    return _show(run, out)
+    _show(run, out)
+    if args.select:
+        show(choose(run, data))
+    return 0
 
 
 def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) -> int:
     from sbac.callbacks import loggers
     from sbac.training.online.train import train_online
 
+    if args.dial:
+        raise UserError(f"--dial: not an option of {args.algorithm}")
+    if args.select:
+        raise UserError(f"--select: not for {args.algorithm}, which learns in an environment and has no log")
     if args.warm_start:
         raise UserError(f"--warm-start: not for {args.algorithm}, which learns in an environment")
     if args.steps is not None and len(args.steps) > 1:

@@ -1,6 +1,7 @@
 """The checks on a table of transitions. Every problem is a line that names the column and the row."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,29 +12,60 @@ OPTIONAL = ("timeouts", "next_observations")
 VECTORS = ("observations", "actions", "next_observations")
 TOLERANCE = 1e-6
 """How far an action may lie outside its bounds (relative to bounds beyond 1) before it is refused; it is clipped."""
+BLOCK = 2**14
+"""Rows that are looked at together. What is computed of a column is computed block by block."""
 SHOWN = 20
 """Rows listed per kind of problem; the rest are counted."""
+
+OTHER_BOUNDS = (
+    "; other bounds are given in the file, or by --env ID, or by --action-low and --action-high "
+    "(in Python: environment=, action_low= and action_high=)"
+)
+"""What to do about actions outside the bounds."""
 
 Columns = Mapping[str, ArrayLike]
 Array = NDArray[Any]
 
 
+@dataclass(frozen=True)
+class Defect:
+    """One kind of problem of a column: the lines that tell it, and the rows that have it."""
+
+    lines: list[str]
+    rows: NDArray[np.intp]
+
+
 def problems(columns: Columns, low: ArrayLike, high: ArrayLike) -> Iterator[str]:
     """Every problem for which the columns are not a dataset, worst first; none if they are one."""
-    arrays = {name: _array(columns[name]) for name in REQUIRED + OPTIONAL if columns.get(name) is not None}
-    yield from missing(arrays)
+    for defect in defects(columns, low, high):
+        yield from defect.lines
+
+
+def defects(columns: Columns, low: ArrayLike, high: ArrayLike) -> Iterator[Defect]:
+    """The same problems, by kind, with their rows."""
+    given = {name: columns[name] for name in REQUIRED + OPTIONAL if columns.get(name) is not None}
+    for name, values in (*given.items(), ("action_low", low), ("action_high", high)):
+        yield from _as_a_whole(_masked(name, values))
+    arrays = {name: _array(values) for name, values in given.items()}
+    yield from _as_a_whole(missing(arrays))
     sound: dict[str, Array] = {}
     for name, array in arrays.items():
         if found := list(_structure(name, array)):
-            yield from found
+            yield from _as_a_whole(found)
         else:
             sound[name] = array
-    yield from _lengths(sound)
+    yield from _as_a_whole(_lengths(sound))
     for name, array in sound.items():
         yield from _not_flags(name, array) if name in ("terminals", "timeouts") else _not_finite(name, array)
     if "actions" in sound:
         wrong = list(_bounds(sound["actions"], low, high))
-        yield from wrong or _outside(sound["actions"], low, high)
+        yield from _as_a_whole(wrong) if wrong else _outside(sound["actions"], low, high)
+
+
+def _as_a_whole(lines: Iterable[str]) -> Iterator[Defect]:
+    """Problems of a whole column, and of no row in particular."""
+    for line in lines:
+        yield Defect([line], np.empty(0, np.intp))
 
 
 def _array(values: ArrayLike) -> Array:
@@ -42,6 +74,16 @@ def _array(values: ArrayLike) -> Array:
         return np.asarray(values)
     except ValueError:
         return np.empty(0, object)
+
+
+def _masked(name: str, values: ArrayLike) -> Iterator[str]:
+    """The mask of numpy's masked arrays says that a value is not known. As a plain array it would count as one."""
+    if not issubclass(type(values), np.ma.MaskedArray):
+        return
+    mask: NDArray[np.bool_] = np.atleast_1d(np.asarray(getattr(values, "mask", False)))
+    if mask.any():
+        row, count = int(np.argwhere(mask)[0, 0]), int(mask.sum())
+        yield f"{name}: a masked array with {count} masked values, the first in row {row}; expected numbers everywhere"
 
 
 def missing(columns: Mapping[str, Any]) -> Iterator[str]:
@@ -93,40 +135,80 @@ def _bounds(actions: Array, low: ArrayLike, high: ArrayLike) -> Iterator[str]:
         if array.dtype.kind not in "fiu" or array.shape not in ((), (actions.shape[1],)):
             yield f"{name}: expected a number or {actions.shape[1]} numbers, got {array.dtype} of shape {array.shape}"
             return
-        if not np.isfinite(array).all():
-            yield f"{name}: expected finite bounds, got {bound}"
+        with np.errstate(over="ignore"):
+            finite = np.isfinite(array.astype(np.float32))
+        if not finite.all():
+            yield f"{name}: expected finite bounds (float32), got {array.ravel()[finite.ravel().argmin()]}"
             return
-    if not (np.asarray(low) < np.asarray(high)).all():
-        yield f"action_low: expected every bound below action_high, got {low} and {high}"
+    least, greatest = np.asarray(low, np.float64), np.asarray(high, np.float64)
+    if not (least < greatest).all():
+        yield f"action_low: expected every bound below action_high, got {_short(least)} and {_short(greatest)}"
+    elif not (greatest - least < np.finfo(np.float32).max).all():
+        yield f"action_high: expected a range from action_low that is finite (float32), got {_short(greatest - least)}"
 
 
-def _not_finite(name: str, array: Array) -> Iterator[str]:
-    with np.errstate(over="ignore"):
-        bad = ~np.isfinite(array.astype(np.float32, copy=False))
-    if bad.ndim == 2:
-        rows = np.flatnonzero(bad.any(axis=1))
-        values = (f"{array[row, bad[row].argmax()]} in feature {bad[row].argmax()}" for row in rows[:SHOWN])
-    else:
-        rows = np.flatnonzero(bad)
-        values = (str(array[row]) for row in rows[:SHOWN])
+def _not_finite(name: str, array: Array) -> Iterator[Defect]:
+    def bad(block: Array) -> Array:
+        with np.errstate(over="ignore"):
+            return ~np.isfinite(block.astype(np.float32, copy=False))
+
+    rows = _rows_where(array, bad)
+    values = (_value(array, row, bad) for row in rows[:SHOWN])
     yield from _listed(name, rows, values, "expected finite numbers (float32)")
 
 
-def _not_flags(name: str, array: Array) -> Iterator[str]:
+def _not_flags(name: str, array: Array) -> Iterator[Defect]:
     if array.dtype.kind == "b":
         return
     flat = array.reshape(len(array))
-    rows = np.flatnonzero((flat != 0) & (flat != 1))
+    rows = _rows_where(flat, lambda block: (block != 0) & (block != 1))
     yield from _listed(name, rows, (str(flat[row]) for row in rows[:SHOWN]), "expected true or false (0 or 1)")
 
 
-def _outside(actions: Array, low: ArrayLike, high: ArrayLike) -> Iterator[str]:
+def _outside(actions: Array, low: ArrayLike, high: ArrayLike) -> Iterator[Defect]:
     below, above = np.asarray(low, np.float64), np.asarray(high, np.float64)
-    bad = (actions < below - slack(below)) | (actions > above + slack(above))
-    rows = np.flatnonzero(bad.any(axis=1))
-    values = (f"{actions[row, bad[row].argmax()]:.8g} in feature {bad[row].argmax()}" for row in rows[:SHOWN])
+
+    def bad(block: Array) -> Array:
+        return (block < below - slack(below)) | (block > above + slack(above))
+
+    rows = _rows_where(actions, bad)
+    values = (_value(actions, row, bad) for row in rows[:SHOWN])
     expected = "expected actions inside [action_low, action_high]"
-    yield from _listed("actions", rows, values, f"{expected} = [{_short(below)}, {_short(above)}]")
+    yield from _listed("actions", rows, values, f"{expected} = [{_short(below)}, {_short(above)}]", OTHER_BOUNDS)
+
+
+def _rows_where(array: Array, bad: Callable[[Array], Array]) -> NDArray[np.intp]:
+    """The rows in which a value is bad, looked for in blocks: no other array of the column's size is made."""
+    found: list[NDArray[np.intp]] = []
+    for start in range(0, len(array), BLOCK):
+        flags = bad(array[start : start + BLOCK])
+        found.append(start + np.flatnonzero(flags.any(axis=1) if flags.ndim == 2 else flags))
+    return np.concatenate(found) if found else np.empty(0, np.intp)
+
+
+def _value(array: Array, row: np.intp, bad: Callable[[Array], Array]) -> str:
+    """The first bad value of a row, as an error line shows it."""
+    if array.ndim == 1:
+        return str(array[row])
+    feature = int(bad(array[row]).argmax())
+    return f"{array[row, feature]:.8g} in feature {feature}"
+
+
+def moments(
+    columns: NDArray[np.float32], chosen: NDArray[np.bool_] | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and standard deviation of every feature, over the chosen rows (None: all), in blocks."""
+
+    def blocks() -> Iterator[NDArray[np.float64]]:
+        for start in range(0, len(columns), BLOCK):
+            block = columns[start : start + BLOCK]
+            yield (block if chosen is None else block[chosen[start : start + BLOCK]]).astype(np.float64)
+
+    count = len(columns) if chosen is None else int(chosen.sum())
+    zero = np.zeros(columns.shape[1])
+    mean = sum((block.sum(axis=0) for block in blocks()), zero) / count
+    variance = sum((((block - mean) ** 2).sum(axis=0) for block in blocks()), zero) / count
+    return mean, np.sqrt(variance)
 
 
 def slack(bound: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -139,8 +221,13 @@ def _short(bound: NDArray[np.float64]) -> str:
     return f"{values[0]:g}" if len(values) == 1 else f"{values[0]:g}..{values[-1]:g}"
 
 
-def _listed(name: str, rows: NDArray[np.intp], values: Iterator[str], expected: str) -> Iterator[str]:
-    for row, value in zip(rows[:SHOWN], values, strict=True):
-        yield f"{name}: row {row} is {value}; {expected}"
+def _listed(
+    name: str, rows: NDArray[np.intp], values: Iterator[str], expected: str, remedy: str = ""
+) -> Iterator[Defect]:
+    if not len(rows):
+        return
+    lines = [f"{name}: row {row} is {value}; {expected}" for row, value in zip(rows[:SHOWN], values, strict=True)]
+    lines[0] += remedy
     if len(rows) > SHOWN:
-        yield f"{name}: {len(rows) - SHOWN} more rows like these, the last is row {rows[-1]}"
+        lines.append(f"{name}: {len(rows) - SHOWN} more rows like these, the last is row {rows[-1]}")
+    yield Defect(lines, rows)

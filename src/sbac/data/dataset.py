@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbac.data.columns import problems
+from sbac.data.columns import BLOCK, problems
 from sbac.environments.tasks import find_task
-from sbac.errors import UserError
+from sbac.errors import UserError, unknown
 from sbac.files import write_atomic
 
 Floats = NDArray[np.float32]
@@ -45,6 +45,7 @@ class Dataset:
     has_next_action: a' lies in the same episode, or the row is terminal and a' is masked
     episodes: (count, 2), the first row of each and the row after its last
     kind: "D4RL" | "Minari" | "made" | "embedded" | "user"; task: the task whose returns it is scored with, or None
+    environment: the Gymnasium id of the environment it is from, where it is known
 
     Where s' is not known, `next_observations` repeats the row's own observation: never another episode's state.
     """
@@ -63,7 +64,10 @@ class Dataset:
         name: str = "arrays",
         kind: str = "user",
         task: str | None = None,
+        environment: str | None = None,
     ) -> None:
+        if kind not in SOURCE_KINDS:
+            raise unknown("kind of data", str(kind), SOURCE_KINDS)
         low = -1.0 if action_low is None else action_low
         high = 1.0 if action_high is None else action_high
         columns = {
@@ -79,6 +83,7 @@ class Dataset:
 
         self.name, self.kind = name, kind
         self.task = find_task(task).name if task is not None else None
+        self.environment = environment
         self.observations = _floats(observations)
         rows = len(self.observations)
         raw = np.asarray(actions)
@@ -97,16 +102,10 @@ class Dataset:
         cut[-1] = not self.terminals[-1]
         self.timeouts = cut
 
-        last = self.terminals | self.timeouts
-        if stored is not None:
-            self.next_observations = stored
-        else:
-            next_rows = np.arange(rows) + ~last
-            self.next_observations = self.observations[next_rows]
-        self.stores_next = stored is not None
+        self._stored = stored
         self.has_next = ~self.timeouts if stored is None else np.ones(rows, bool)
         self.has_next_action = ~self.timeouts
-        stops = np.flatnonzero(last) + 1
+        stops = np.flatnonzero(self.terminals | self.timeouts) + 1
         self.episodes = np.stack([np.concatenate([[0], stops[:-1]]), stops], axis=1)
 
     def __len__(self) -> int:
@@ -115,6 +114,23 @@ class Dataset:
     def __repr__(self) -> str:
         sizes = f"{self.observations.shape[1]} observations, {self.actions.shape[1]} actions"
         return f"Dataset({self.name!r}, {len(self)} rows, {len(self.episodes)} episodes, {sizes})"
+
+    @property
+    def stores_next(self) -> bool:
+        """Whether the log stores s'."""
+        return self._stored is not None
+
+    @cached_property
+    def next_observations(self) -> Floats:
+        """s' of every row. Where the log does not store it, it is made when it is first asked for."""
+        return self.next_states(0, len(self))
+
+    def next_states(self, start: int, stop: int) -> Floats:
+        """s' of the rows from `start` to `stop`, without making that of all rows."""
+        if self._stored is not None:
+            return self._stored[start:stop]
+        last = self.terminals[start:stop] | self.timeouts[start:stop]
+        return self.observations[np.arange(start, start + len(last)) + ~last]
 
     @cached_property
     def returns(self) -> NDArray[np.float64]:
@@ -135,35 +151,49 @@ class Dataset:
     def hash(self) -> str:
         """sha256 of the transitions and the bounds: the same data has the same hash in every format."""
         digest = hashlib.sha256()
-        columns = (self.observations, self.actions, self.rewards, self.next_observations, self.action_low)
-        for array in (*columns, self.action_high, self.terminals, self.timeouts, self.has_next):
+
+        def add(array: NDArray[Any]) -> None:
             digest.update(f"{array.dtype.str}{array.shape}".encode())
             digest.update(np.ascontiguousarray(array).data)
+
+        for array in (self.observations, self.actions, self.rewards):
+            add(array)
+        digest.update(f"{self.observations.dtype.str}{self.observations.shape}".encode())
+        for start in range(0, len(self), BLOCK):
+            digest.update(np.ascontiguousarray(self.next_states(start, start + BLOCK)).data)
+        for array in (self.action_low, self.action_high, self.terminals, self.timeouts, self.has_next):
+            add(array)
         return digest.hexdigest()
 
     def split(self, fraction: float, seed: int = 0) -> tuple["Dataset", "Dataset | None"]:
         """Whole episodes drawn for (training, validation). With one episode or fraction 0 there is no validation."""
+        rows = self.held_out_rows(fraction, seed)
+        return (self, None) if rows is None else (self._rows(~rows), self._rows(rows))
+
+    def held_out_rows(self, fraction: float, seed: int = 0) -> Flags | None:
+        """The rows that `split` puts into validation, or None if there is none."""
         check_share(fraction)
         count = len(self.episodes)
         if fraction == 0.0 or count < 2:
-            return self, None
+            return None
         held_out = np.zeros(count, bool)
         size = min(max(round(fraction * count), 1), count - 1)
         held_out[np.random.default_rng(seed).permutation(count)[:size]] = True
-        rows = np.repeat(held_out, np.diff(self.episodes, axis=1)[:, 0])
-        return self._rows(~rows), self._rows(rows)
+        return np.repeat(held_out, np.diff(self.episodes, axis=1)[:, 0])
 
     def _rows(self, chosen: Flags) -> "Dataset":
         return Dataset(
-            **{name: column[chosen] for name, column in self._columns().items()},
+            **{name: column[chosen] for name, column in self.columns().items()},
             action_low=self.action_low,
             action_high=self.action_high,
             name=self.name,
             kind=self.kind,
             task=self.task,
+            environment=self.environment,
         )
 
-    def _columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, Any]:
+        """The columns of the log; s' only where the log stores it."""
         names = ["observations", "actions", "rewards", "terminals", "timeouts"]
         return {name: getattr(self, name) for name in names + ["next_observations"] * self.stores_next}
 
@@ -172,17 +202,21 @@ class Dataset:
         path = Path(path)
         if path.suffix != ".npz":
             raise UserError(f"{path}: datasets are saved as .npz")
-        about = {"name": self.name, "kind": self.kind, "task": self.task or ""}
-        arrays = self._columns() | {"action_low": self.action_low, "action_high": self.action_high}
+        about = {"name": self.name, "kind": self.kind, "task": self.task or "", "environment": self.environment or ""}
+        arrays = self.columns() | {"action_low": self.action_low, "action_high": self.action_high}
         arrays |= {key: np.array(value) for key, value in about.items()}
         write_atomic(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
 
 
 def jumps(observations: Floats, next_observations: Floats) -> Flags:
     """Rows whose s' is not the observation of the next row; the last row is always one of them."""
-    distance = np.abs(next_observations[:-1] - observations[1:])
-    apart = (distance > 1e-6 * np.maximum(1.0, np.abs(observations[1:]))).any(axis=1)
-    return np.append(apart, True)
+    apart = np.ones(len(observations), bool)
+    for start in range(0, len(observations) - 1, BLOCK):
+        following = observations[start + 1 : start + BLOCK + 1]
+        distance = np.abs(next_observations[start : start + len(following)] - following)
+        far = (distance > 1e-6 * np.maximum(1.0, np.abs(following))).any(axis=1)
+        apart[start : start + len(following)] = far
+    return apart
 
 
 def time_limits(terminals: ArrayLike, horizon: int) -> Flags:

@@ -1,6 +1,6 @@
 """A dataset in numbers, the problems of a file, and the list of datasets."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,14 +8,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbac.data.columns import SHOWN, problems
+from sbac.data.columns import BLOCK, OPTIONAL, REQUIRED, SHOWN, defects, moments
 from sbac.data.dataset import Dataset, jumps
 from sbac.data.formats import minari
-from sbac.data.loading import Source, d4rl_folders, data_folder, embedded_file, load, made_names, read
+from sbac.data.loading import (
+    LogOptions,
+    Source,
+    d4rl_folders,
+    data_folder,
+    doubts,
+    embedded_file,
+    load,
+    made_names,
+    read,
+)
 from sbac.environments.tasks import EMBEDDED, TASKS, find_task
 from sbac.errors import UserError
 from sbac.files import write_atomic
 
+FIELDS = REQUIRED + OPTIONAL
 SATURATED = 0.001
 """An action counts as saturated within this share of its range from a bound."""
 BINS = 12
@@ -29,6 +40,7 @@ class Summary:
     name: str
     kind: str
     task: str | None
+    environment: str | None
     hash: str
     transitions: int
     with_next_state: int
@@ -38,6 +50,8 @@ class Summary:
     score: float | None
     terminals: int
     time_limits: int
+    bounds: NDArray[np.float64]
+    """Per action feature: its lower and its upper bound."""
     saturation: NDArray[np.float64]
     """Per action feature, the share of rows at a bound."""
     observations: NDArray[np.float64]
@@ -49,13 +63,12 @@ class Summary:
 def summarise(data: Dataset) -> Summary:
     """The numbers `info` prints."""
     o = data.observations
-    edge = SATURATED * (data.action_high - data.action_low)
-    saturated = (data.actions <= data.action_low + edge) | (data.actions >= data.action_high - edge)
-    mean, deviation = o.mean(axis=0, dtype=np.float64), o.std(axis=0, dtype=np.float64)
+    mean, deviation = moments(o)
     return Summary(
         name=data.name,
         kind=data.kind,
         task=data.task,
+        environment=data.environment,
         hash=data.hash,
         transitions=len(data),
         with_next_state=int(data.has_next.sum()),
@@ -65,14 +78,42 @@ def summarise(data: Dataset) -> Summary:
         score=data.score,
         terminals=int(data.terminals.sum()),
         time_limits=int(data.timeouts.sum()),
-        saturation=saturated.mean(axis=0),
+        bounds=np.stack([data.action_low, data.action_high], axis=1).astype(np.float64),
+        saturation=saturation(data),
         observations=np.stack([o.min(axis=0), mean, deviation, o.max(axis=0)], axis=1),
-        duplicates=int(duplicates(o, data.actions, data.rewards[:, None], data.next_observations).sum()),
+        duplicates=int(duplicates(data).sum()),
     )
 
 
-def duplicates(*columns: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Rows that repeat an earlier row in all columns, found by a 64-bit fingerprint of each row."""
+def saturation(data: Dataset) -> NDArray[np.float64]:
+    """Per action feature, the share of rows at a bound."""
+    edge = SATURATED * (data.action_high - data.action_low)
+    low, high = data.action_low + edge, data.action_high - edge
+    counts = np.zeros(data.actions.shape[1])
+    for start in range(0, len(data), BLOCK):
+        block = data.actions[start : start + BLOCK]
+        counts += ((block <= low) | (block >= high)).sum(axis=0)
+    return counts / len(data)
+
+
+def duplicates(data: Dataset) -> NDArray[np.bool_]:
+    """Rows that repeat an earlier (s, a, r, s'), found by a 64-bit fingerprint of each row."""
+    prints: NDArray[np.uint64] = np.zeros(len(data), np.uint64)
+    for start in range(0, len(data), BLOCK):
+        rows = slice(start, start + BLOCK)
+        rewards = data.rewards[rows, None]
+        columns = (data.observations[rows], data.actions[rows], rewards, data.next_states(start, start + BLOCK))
+        prints[rows] = fingerprints(columns)
+    order = np.argsort(prints, kind="stable")
+    repeats = np.zeros(len(prints), bool)
+    for start in range(1, len(order), BLOCK):
+        rows, before = order[start : start + BLOCK], order[start - 1 : start + BLOCK - 1][: len(order) - start]
+        repeats[rows] = prints[rows] == prints[before]
+    return repeats
+
+
+def fingerprints(columns: Sequence[NDArray[np.float32]]) -> NDArray[np.uint64]:
+    """64 bits of every row, equal for equal rows."""
     random = np.random.default_rng(0)
     prints: NDArray[np.uint64] = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
@@ -81,9 +122,7 @@ def duplicates(*columns: NDArray[np.float32]) -> NDArray[np.bool_]:
         for feature, factor in enumerate(factors):
             word = (words[:, feature].astype(np.uint64) + np.uint64(feature + 1)) * factor
             prints = prints + (word ^ (word >> np.uint64(32)))
-    repeats = np.ones(len(prints), bool)
-    repeats[np.unique(prints, return_index=True)[1]] = False
-    return repeats
+    return prints
 
 
 def info(source: Source, plot: str | Path | None = None) -> str:
@@ -105,6 +144,9 @@ def _described(s: Summary) -> Iterator[str]:
     yield f"                  ({s.terminals / s.transitions:.3%} and {s.time_limits / s.transitions:.3%} of the rows)"
     r = s.returns
     yield f"  returns         mean {r.mean():.2f}, std {r.std():.2f}, {r.min():.2f} to {r.max():.2f}{scored}"
+    yield f"  action bounds   {_bounds_text(s.bounds)}"
+    if s.environment is not None:
+        yield f"  environment     {s.environment}"
     yield f"  at a bound      {s.saturation.mean():.2%} of the action values, at most {s.saturation.max():.2%} in one"
     yield f"  duplicates      {s.duplicates:,} rows repeat an earlier one"
     yield f"  sha256          {s.hash}"
@@ -117,6 +159,12 @@ def _described(s: Summary) -> Iterator[str]:
     for feature, (low, mean, deviation, high) in enumerate(s.observations):
         constant = "  constant" if low == high else ""
         yield f"  {feature:>4}        {low:>11.4g} {mean:>11.4g} {deviation:>11.4g} {high:>11.4g}{constant}"
+
+
+def _bounds_text(bounds: NDArray[np.float64]) -> str:
+    """Equal bounds once, others one by one."""
+    pairs = [f"{low:g} to {high:g}" for low, high in bounds]
+    return pairs[0] if len(set(pairs)) == 1 else ", ".join(pairs)
 
 
 def _draw(data: Dataset, summary: Summary, path: Path) -> None:
@@ -155,6 +203,12 @@ class Findings:
 
     problems: list[str]
     notes: list[str]
+    rows: int
+    """Rows of the log; 0 if it could not be read."""
+    wrong_rows: int
+    """Rows with at least one problem."""
+    problems_found: int
+    """Problems in all, those that are only counted included: a bad value of a row is one, and so is a bad column."""
 
 
 def check(source: str | Path) -> list[str]:
@@ -162,20 +216,26 @@ def check(source: str | Path) -> list[str]:
     return examine(source).problems
 
 
-def examine(source: str | Path) -> Findings:
+def examine(source: str | Path, options: LogOptions | None = None) -> Findings:
     """Every problem of a file, and every oddity that the rules of transitions settle."""
     try:
-        known = read(source)
+        known = read(source, options or LogOptions())
     except UserError as error:
-        return Findings([str(error)], [])
-    columns = {key: value for key, value in known.items() if key not in ("name", "kind", "task")}
-    low, high = columns.pop("action_low", -1.0), columns.pop("action_high", 1.0)
-    found = list(problems(columns, low, high))
-    return Findings(found, [] if found else list(_notes(columns, Dataset(**known))))
+        return Findings([str(error)], [], 0, 0, 1)
+    columns = {key: value for key, value in known.items() if key in FIELDS}
+    low, high = known.get("action_low", -1.0), known.get("action_high", 1.0)
+    found = list(defects(columns, low, high))
+    rows = max((len(column) for column in columns.values() if np.ndim(column)), default=0)
+    if found:
+        wrong = np.unique(np.concatenate([defect.rows for defect in found]))
+        found_in_rows = sum(max(1, len(defect.rows)) for defect in found)
+        return Findings([line for defect in found for line in defect.lines], [], rows, len(wrong), found_in_rows)
+    data = Dataset(**known)
+    return Findings([], [*doubts(data), *_notes(columns, data)], rows, 0, 0)
 
 
 def _notes(columns: dict[str, ArrayLike], data: Dataset) -> Iterator[str]:
-    stored = data.next_observations if data.stores_next else None
+    stored = data.next_observations if data.stores_next else None  # made of the next row where it is not stored
     if "timeouts" not in columns:
         by = "terminals" if stored is None else "terminals and where the stored s' is not the next row"
         yield f"timeouts: not given; episodes end at {by}"
@@ -192,8 +252,7 @@ def _notes(columns: dict[str, ArrayLike], data: Dataset) -> Iterator[str]:
     yield from _rows(single, "an episode of one step")
     if not data.has_next_action.any():
         yield "no row has a next action in its episode: methods that need a' cannot train on this"
-    repeats = duplicates(data.observations, data.actions, data.rewards[:, None], data.next_observations)
-    yield from _rows(repeats, "repeats an earlier row")
+    yield from _rows(duplicates(data), "repeats an earlier row")
     for feature in np.flatnonzero(data.observations.min(axis=0) == data.observations.max(axis=0)):
         yield f"observations: feature {feature} is {data.observations[0, feature]:g} in every row"
 

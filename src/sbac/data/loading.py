@@ -2,8 +2,9 @@
 
 import os
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,19 @@ from numpy.typing import ArrayLike
 
 from sbac.data.columns import missing
 from sbac.data.dataset import SOURCE_KINDS, Dataset, jumps, time_limits
-from sbac.data.formats import arrays, hdf5, minari, tables
+from sbac.data.formats import arrays, csv_text, d3rlpy, hdf5, lerobot, minari, ogbench, parquet
+from sbac.data.formats.log import Log, decode
 from sbac.data.naming import ColumnMap, match, side_by_side
+from sbac.environments.opening import EnvSource, action_bounds
 from sbac.environments.tasks import EMBEDDED, TASKS, find_task, is_task, task_of_file
 from sbac.errors import UserError, positive, unknown
 from sbac.files import in_home
 
 Source = str | Path | Dataset | Mapping[str, ArrayLike]
 
-BESIDE = ("action_low", "action_high", "name", "kind", "task")
-"""What `Dataset.save` writes beside the columns."""
+BOUNDS = ("action_low", "action_high")
+TEXTS = ("name", "kind", "task", "environment")
+"""What `Dataset.save` writes beside the columns and the bounds."""
 HDF5 = (".hdf5", ".h5")
 SUFFIXES = (*HDF5, ".npz", ".parquet", ".csv")
 LONGEST_LIMIT = 1000
@@ -29,46 +33,110 @@ LONGEST_LIMIT = 1000
 
 
 def load(
-    source: Source, *, task: str | None = None, columns: ColumnMap | None = None, horizon: int | None = None
+    source: Source,
+    *,
+    task: str | None = None,
+    columns: ColumnMap | None = None,
+    horizon: int | None = None,
+    action_low: ArrayLike | None = None,
+    action_high: ArrayLike | None = None,
+    environment: EnvSource | None = None,
+    max_bytes: int | None = None,
 ) -> Dataset:
     """The dataset behind a name, a file, a folder, a Minari id or a mapping of arrays.
 
     task: the task whose environment and reference returns belong to the data, where the name does not say it.
     columns: which column of a file is which, e.g. {"observations": "obs", "rewards": "r"}.
-    horizon: the time limit of the episodes, for logs that do not flag it (default: the task's).
+    horizon: the time limit of the episodes, for logs that do not flag it, or flag it as terminal (default: the task's).
+    action_low, action_high: the bounds of the actions; by default those that the file holds, else those of
+        `environment`, else -1 and 1.
+    environment: the environment the log is from, a Gymnasium id or a function that makes one.
+    max_bytes: the most memory that the decoded log may take (default: 100 times the file, at least 256 MiB).
     """
     if isinstance(source, Dataset):
         return source
     if not isinstance(source, str | Path | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UserError(f"expected a name, a path, a mapping of arrays or a Dataset, got {type(source)}")
-    positive("horizon", horizon)
-    known = read(source, task=task, columns=columns, horizon=horizon)
+    known = read(
+        source,
+        LogOptions(task, columns, horizon, action_low, action_high, environment, max_bytes),
+    )
     for line in missing(known):
         raise UserError(f"{known['name']}: {line}")
-    return Dataset(**known)
+    data = Dataset(**known)
+    for line in doubts(data):
+        warnings.warn(line, stacklevel=2)
+    return data
 
 
-def read(
-    source: str | Path | Mapping[str, ArrayLike],
-    *,
-    task: str | None = None,
-    columns: ColumnMap | None = None,
-    horizon: int | None = None,
-) -> dict[str, Any]:
-    """The arguments of `Dataset` for a source: its columns as they are in the file, and its name, kind and task."""
+@dataclass(frozen=True)
+class LogOptions:
+    """What the caller says of a log beside where it is."""
+
+    task: str | None = None
+    columns: ColumnMap | None = None
+    horizon: int | None = None
+    action_low: ArrayLike | None = None
+    action_high: ArrayLike | None = None
+    environment: EnvSource | None = None
+    max_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, kind in (("task", str), ("columns", Mapping), ("horizon", int), ("max_bytes", int)):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+                expected = {str: "a name", Mapping: "a mapping from fields to columns", int: "a whole number"}[kind]
+                raise UserError(f"{name}: expected {expected}, got {value!r}")
+        positive("horizon", self.horizon)
+        positive("max_bytes", self.max_bytes)
+
+
+def doubts(data: Dataset) -> Iterator[str]:
+    """What is probably not as the log says it."""
+    ended = data.episodes[data.terminals[data.episodes[:, 1] - 1]]
+    lengths = np.unique(np.diff(ended, axis=1))
+    cut = len(data.episodes) - len(ended)
+    unfinished = cut == 1 and not data.terminals[-1]
+    if len(ended) > 1 and len(lengths) == 1 and lengths[0] > 1 and (cut == 0 or unfinished):
+        yield (
+            f"{data.name}: all {len(ended)} episodes have {lengths[0]} steps and end in a terminal; if that is a time "
+            f"limit, give --horizon {lengths[0]} (horizon={lengths[0]}), or values will be wrong at its end"
+        )
+
+
+def read(source: str | Path | Mapping[str, ArrayLike], options: LogOptions) -> dict[str, Any]:
+    """The arguments of `Dataset` for a source: its columns as they are in the file, and what is known of it."""
     is_hdf5 = False
     if isinstance(source, Mapping):
         about = {key: source[key] for key in ("name", "kind", "task") if key in source}
-        known: dict[str, Any] = {"name": "arrays"} | _named(source, columns, "arrays") | about
+        known: dict[str, Any] = {"name": "arrays"} | _named(source, options.columns, "arrays") | about
     else:
         found = locate(source)
         is_hdf5 = found.path.suffix in HDF5
-        known = {"name": found.path.name} | _read_path(found.path, columns) | found.about
-    if task is not None:
-        known["task"] = find_task(task).name
+        try:
+            known = decode(open_log(found.path, options.columns, options.max_bytes), options.max_bytes)
+        except MemoryError as error:
+            raise UserError(f"{found.path}: does not fit into memory") from error
+        known = {"name": found.path.name} | known | found.about
+    if options.task is not None:
+        known["task"] = find_task(options.task).name
     known = {key: value for key, value in known.items() if value is not None}
-    horizon = horizon or (find_task(known["task"]).horizon if "task" in known else None)
-    return _with_time_limits(known, horizon, is_hdf5)
+    known = _with_bounds(known, options)
+    return _with_time_limits(known, options.horizon, is_hdf5)
+
+
+def _with_bounds(known: dict[str, Any], options: LogOptions) -> dict[str, Any]:
+    """The bounds of the actions: as the caller gives them, else as the file does, else as the environment does."""
+    given = {"action_low": options.action_low, "action_high": options.action_high}
+    known = known | {key: bound for key, bound in given.items() if bound is not None}
+    if options.environment is None:
+        return known
+    if isinstance(options.environment, str):
+        known["environment"] = options.environment
+    if known.get("kind") in ("D4RL", "made", "embedded") or {"action_low", "action_high"} <= known.keys():
+        return known
+    low, high = action_bounds(options.environment)
+    return {"action_low": low, "action_high": high} | known
 
 
 @dataclass(frozen=True)
@@ -151,78 +219,98 @@ def _locate_d4rl(name: str) -> Located:
     raise UserError(f"{name}: put D4RL's file {task.files[0]} into {data_folder()} ($SBAC_DATA){stand_in}")
 
 
-def _read_path(path: Path, columns: ColumnMap | None) -> dict[str, Any]:
-    """The columns of a file or folder of any format."""
-    try:
-        if path.is_dir():
-            return _read_folder(path, columns)
-        if path.suffix in HDF5:
-            return _read_hdf5(path, columns)
-        if path.suffix == ".npz":
-            return _read_npz(path, columns)
-        if path.suffix in (".parquet", ".csv"):
-            return tables.read_table(path, columns)
-    except MemoryError as error:
-        raise UserError(f"{path}: does not fit into memory") from error
+def open_log(path: Path, columns: ColumnMap | None = None, max_bytes: int | None = None) -> Log:
+    """A file or folder of any format, opened and not decoded."""
+    if path.is_dir():
+        return _open_folder(path, columns, max_bytes)
+    if path.suffix in HDF5:
+        return _open_hdf5(path, columns, max_bytes)
+    if path.suffix == ".npz":
+        return _open_npz(path, columns)
+    if path.suffix == ".parquet":
+        return parquet.open_parquet(path, [path], lambda names: match(names, columns, str(path)))
+    if path.suffix == ".csv":
+        return csv_text.open_csv(path, columns)
     raise UserError(f"{path}: unknown kind of file; expected {', '.join(SUFFIXES)} or a folder")
 
 
-def _read_folder(path: Path, columns: ColumnMap | None) -> dict[str, Any]:
+def _open_folder(path: Path, columns: ColumnMap | None, max_bytes: int | None) -> Log:
     if (path / "data" / "metadata.json").is_file():
-        return minari.read_folder(path)
+        return minari.open_folder(path, max_bytes)
+    if lerobot.is_dataset(path):
+        return lerobot.open_dataset(path, columns)
     if any(path.glob("*.npy")):
-        return _named(arrays.read_npy_folder(path, lambda names: _wanted(names, columns, path)), columns, str(path))
-    raise UserError(f"{path}: expected a Minari dataset (data/metadata.json) or npy files (observations.npy, ...)")
+        return arrays.open_npy_folder(path, lambda names: match(names, columns, str(path)), BOUNDS)
+    raise UserError(
+        f"{path}: expected a Minari dataset (data/metadata.json), a LeRobot dataset (meta/info.json) or npy files "
+        "(observations.npy, ...)"
+    )
 
 
-def _read_hdf5(path: Path, columns: ColumnMap | None) -> dict[str, Any]:
+def _open_hdf5(path: Path, columns: ColumnMap | None, max_bytes: int | None) -> Log:
     if path.parent.name == "data" and (path.parent / "metadata.json").is_file():
-        return minari.read_folder(path.parent.parent)
-    return dict(hdf5.read_columns(path, columns))
+        return minari.open_folder(path.parent.parent, max_bytes)
+    with hdf5.opened(path) as file:
+        is_buffer = d3rlpy.is_buffer(hdf5.names_in(file))
+    return d3rlpy.open_buffer(path) if is_buffer else hdf5.open_columns(path, columns)
+
+
+def _open_npz(path: Path, columns: ColumnMap | None) -> Log:
+    """An npz file, with what `Dataset.save` wrote about it, if it did."""
+
+    def fields(names: Collection[str]) -> dict[str, list[str]]:
+        return ogbench.fields(names, match(names, columns, str(path)), path)
+
+    log = ogbench.with_masks(arrays.open_npz(path, fields, (*BOUNDS, *TEXTS)))
+    texts = {key: log.about[key] for key in TEXTS if key in log.about}
+    about = {key: str(text) for key, text in texts.items() if text.dtype.kind == "U" and text.shape == ()}
+    known = {key: log.about[key] for key in BOUNDS if key in log.about}
+    if about.get("kind") in SOURCE_KINDS and (not about.get("task") or is_task(about["task"])):
+        if ":" in about.get("environment", ""):  # a module's name in a file is not followed
+            del about["environment"]
+        known |= {key: value for key, value in about.items() if value}
+    if known.get("kind", "user") == "user":
+        known["name"] = path.name
+    return replace(log, about=known)
 
 
 def _named(stored: Mapping[str, Any], columns: ColumnMap | None, where: str) -> dict[str, Any]:
     """The arrays by field, with the bounds of the actions."""
     chosen = match(stored, columns, where)
     known = {field: side_by_side(stored, names, where) for field, names in chosen.items()}
-    return known | {key: stored[key] for key in ("action_low", "action_high") if key in stored}
-
-
-def _wanted(names: Collection[str], columns: ColumnMap | None, path: Path) -> list[str]:
-    """The arrays of a file that make up a dataset; others are not read."""
-    fields = [name for parts in match(names, columns, str(path)).values() for name in parts]
-    return fields + [name for name in BESIDE if name in names]
-
-
-def _read_npz(path: Path, columns: ColumnMap | None) -> dict[str, Any]:
-    """The arrays of an npz file, and what `Dataset.save` wrote about them."""
-    stored = arrays.read_npz(path, lambda names: _wanted(names, columns, path))
-    known = _named(stored, columns, str(path))
-    texts = {key: stored[key] for key in ("name", "kind", "task") if key in stored}
-    about = {key: str(text) for key, text in texts.items() if text.dtype.kind == "U" and text.shape == ()}
-    if about.get("kind") in SOURCE_KINDS and (not about.get("task") or is_task(about["task"])):
-        known |= {key: value for key, value in about.items() if value}
-    if known.get("kind", "user") == "user":
-        known["name"] = path.name
-    return known
+    return known | {key: stored[key] for key in BOUNDS if key in stored}
 
 
 def _with_time_limits(known: dict[str, Any], horizon: int | None, is_hdf5: bool) -> dict[str, Any]:
-    """Fills in `timeouts` where episode numbers, the horizon or the stored s' tell where episodes end."""
+    """Fills in `timeouts` where episode numbers, the horizon or the stored s' tell where episodes end.
+
+    A horizon that the caller gives counts beside the flags of the log; that of a task only where there are none.
+    """
     episode = known.pop("episode", None)
     ended = np.asarray(known.get("terminals", [])).reshape(-1)
-    if ("timeouts" in known and episode is None) or not len(ended) or ended.dtype.kind not in "fiub":
+    if not len(ended) or ended.dtype.kind not in "fiub":
         return known
     name, running = known["name"], ended == 0
+    flagged = np.asarray(known["timeouts"]).reshape(-1) if "timeouts" in known else None
+    if flagged is not None and (len(flagged) != len(ended) or flagged.dtype.kind not in "fiub"):
+        return known
     if episode is not None:
         number = np.asarray(episode).reshape(-1)
         if len(number) != len(ended):
             raise UserError(f"{name}: episode: {len(number)} rows, but terminals has {len(ended)}")
         if number.dtype.kind == "f" and np.isnan(number).any():
             raise UserError(f"{name}: episode: row {int(np.isnan(number).argmax())} has no number")
-        flagged = np.asarray(known.get("timeouts", np.zeros(len(ended)))).reshape(-1)
         last = np.append(number[1:] != number[:-1], True)
-        return known | {"timeouts": (last & running) | (flagged != 0)} if len(flagged) == len(ended) else known
+        flagged = (last & running) | (flagged != 0 if flagged is not None else False)
+    if flagged is not None:
+        if horizon is None:
+            return known if episode is None else known | {"timeouts": flagged}
+        if not ((flagged == 0) | (flagged == 1)).all():
+            return known
+        cut = flagged != 0
+        return known | {"timeouts": cut | time_limits(cut | ~running, horizon)}
+    if horizon is None and "task" in known:
+        horizon = find_task(known["task"]).horizon
     observations, next_observations = (np.asarray(known.get(key, 0)) for key in ("observations", "next_observations"))
     if horizon is not None:
         cut = time_limits(ended, horizon)
@@ -234,6 +322,6 @@ def _with_time_limits(known: dict[str, Any], horizon: int | None, is_hdf5: bool)
     if is_hdf5 and next_observations.shape == () and stretch > LONGEST_LIMIT:
         raise UserError(
             f"{name}: no timeouts, and {stretch} rows in a row without a terminal; "
-            "say where episodes end with horizon= or task="
+            "say where episodes end with horizon= or task= (--horizon, --task)"
         )
     return known

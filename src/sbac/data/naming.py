@@ -39,7 +39,9 @@ def match(available: Collection[str], columns: ColumnMap | None, where: str) -> 
             continue
         matches = {name: hit for name in names if (hit := _hit(available, name, where))}
         if len(matches) > 1:
-            raise UserError(f"{where}: both {' and '.join(matches)} could be {field}; say which with columns=")
+            raise UserError(
+                f"{where}: both {' and '.join(matches)} could be {field}; say which with --columns (columns=)"
+            )
         for hit in matches.values():
             found[field] = hit
     return found

@@ -171,6 +171,20 @@ def check_fits(source: EnvSource, observations: int, actions: int) -> None:
         )
 
 
+def action_bounds(source: EnvSource) -> tuple[Floats, Floats]:
+    """The bounds of an environment's actions. An environment without finite ones is refused."""
+    import numpy as np
+
+    name, make = environment_of(source)
+    environment = make()
+    check_spaces(environment, name)
+    low, high = environment.action_space.low, environment.action_space.high
+    environment.close()
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise UserError(f"environment {name}: its actions have no finite bounds; give --action-low and --action-high")
+    return low, high
+
+
 def check_spaces(environment: Environment, name: str) -> None:
     """Refuses an environment unless its observations are flat and its actions continuous."""
     import gymnasium

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +22,17 @@ class Acts(Protocol):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Undiscounted returns of the episodes, and normalised scores where the task has reference returns."""
+    """Undiscounted returns of the episodes, and normalised scores where the task has reference returns.
+
+    `discounted`: their discounted returns, where a discount was given.
+    """
 
     environment: str
     returns: list[float]
     lengths: list[int]
     scores: list[float] | None
     versions: dict[str, str]
+    discounted: list[float] | None = None
 
     @property
     def mean(self) -> float:
@@ -39,12 +43,24 @@ class Evaluation:
         return None if self.scores is None else float(np.mean(self.scores))
 
 
-def rollout(
-    environments: Sequence[Environment], policy: Acts, seeds: Sequence[int]
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return and length of one episode per environment."""
+class Played(NamedTuple):
+    """What came of some episodes."""
+
+    returns: NDArray[np.float64]
+    lengths: NDArray[np.int64]
+    discounted: NDArray[np.float64]
+    """The discounted returns; the undiscounted ones for a discount of 1."""
+
+    @classmethod
+    def nothing_yet(cls, episodes: int) -> "Played":
+        return cls(np.zeros(episodes), np.zeros(episodes, np.int64), np.zeros(episodes))
+
+
+def rollout(environments: Sequence[Environment], policy: Acts, seeds: Sequence[int], discount: float = 1.0) -> Played:
+    """One episode per environment."""
     states = [env.reset(seed=int(seed))[0] for env, seed in zip(environments, seeds, strict=True)]
-    returns, lengths = np.zeros(len(states)), np.zeros(len(states), np.int64)
+    played = Played.nothing_yet(len(states))
+    returns, lengths, discounted = played
     running = list(range(len(states)))
     while running:
         actions = _actions(policy, np.stack([states[i] for i in running]), environments[0].action_space.shape[0])
@@ -52,11 +68,12 @@ def rollout(
         for i, action in zip(running, actions, strict=True):
             states[i], reward, terminated, truncated, _ = environments[i].step(action)
             returns[i] += reward
+            discounted[i] += discount ** lengths[i] * float(reward)
             lengths[i] += 1
             if not (terminated or truncated):
                 still.append(i)
         running = still
-    return returns, lengths
+    return played
 
 
 def _actions(policy: Acts, states: NDArray[Any], size: int) -> NDArray[Any]:
@@ -67,19 +84,21 @@ def _actions(policy: Acts, states: NDArray[Any], size: int) -> NDArray[Any]:
     return actions
 
 
-def rollout_lanes(lanes: Lanes, policy: Acts, seeds: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def rollout_lanes(lanes: Lanes, policy: Acts, seeds: Sequence[int], discount: float = 1.0) -> Played:
     """The same numbers as `rollout`, bit for bit, by lanes, which are faster."""
     lanes.begin(seeds)
-    returns, lengths = np.zeros(len(seeds)), np.zeros(len(seeds), np.int64)
+    played = Played.nothing_yet(len(seeds))
+    returns, lengths, discounted = played
     running, size = lanes.all_lanes, lanes.instances[0].action_space.shape[0]
     while len(running):
         actions = _actions(policy, lanes.observations[running], size)
         seen, rewards, fallen = lanes.advance(actions, running)
         lanes.observations[running] = seen
         returns[running] += rewards
+        discounted[running] += discount ** lengths[running] * rewards
         lengths[running] += 1
         running = running[~fallen & (lengths[running] < lanes.horizon)]
-    return returns, lengths
+    return played
 
 
 class Evaluator:
@@ -91,7 +110,7 @@ class Evaluator:
         self._environments: list[Environment] = []
         self._lanes: Lanes | None = None
 
-    def __call__(self, policy: Acts, episodes: int, seed: int) -> Evaluation:
+    def __call__(self, policy: Acts, episodes: int, seed: int, discount: float | None = None) -> Evaluation:
         """`episodes` episodes; episode k starts from the environment's seed `seed + k`.
 
         A policy with numbers that are not finite plays none: its returns are NaN.
@@ -107,13 +126,20 @@ class Evaluator:
         if self.name in BODIES and not callable(self._source):
             if self._lanes is None or len(self._lanes.all_lanes) != episodes:
                 self._lanes = BodyLanes(self.name, episodes, seed)
-            returns, lengths = rollout_lanes(self._lanes, policy, seeds)
+            played = rollout_lanes(self._lanes, policy, seeds, 1.0 if discount is None else discount)
         else:
             while len(self._environments) < episodes:
                 self._environments.append(self._make())
             check_spaces(self._environments[0], self.name)
-            returns, lengths = rollout(self._environments[:episodes], policy, seeds)
-        return Evaluation(self.name, returns.tolist(), lengths.tolist(), self._scores(returns), versions())
+            played = rollout(self._environments[:episodes], policy, seeds, 1.0 if discount is None else discount)
+        return Evaluation(
+            self.name,
+            played.returns.tolist(),
+            played.lengths.tolist(),
+            self._scores(played.returns),
+            versions(),
+            None if discount is None else played.discounted.tolist(),
+        )
 
     def _scores(self, returns: NDArray[np.float64]) -> list[float] | None:
         if callable(self._source) or not is_task(self._source):

@@ -40,8 +40,9 @@ class EvaluationWorker:
             if name not in self._evaluators:
                 self._evaluators[name] = Evaluator(name)
             policy = Policy.load(request.fields["policy"])
+            episodes, seed = request.fields["episodes"], request.fields["seed"]
             # A simulation that breaks down must not end the training whose policy it plays.
-            result = self._evaluators[name](policy.unchecked, request.fields["episodes"], request.fields["seed"])
+            result = self._evaluators[name](policy.unchecked, episodes, seed, policy.config.get("discount"))
         except UserError:
             raise
         except Exception as error:  # most likely of the environment, which is the user's

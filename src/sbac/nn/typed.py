@@ -103,3 +103,8 @@ def take(tree: Value, index: int | slice | Array | np.ndarray) -> Value:
         return x[index]
 
     return jax.tree.map(entries, tree)
+
+
+def on_device(array: np.ndarray) -> Array:
+    """The array on the device; on a CPU, where it is well aligned, without a copy."""
+    return _jax.device_put(array)

@@ -7,6 +7,7 @@ import numpy as np
 from sbac.algorithms.base import Algorithm
 from sbac.config import Config
 from sbac.data import Dataset
+from sbac.data.dataset import Flags
 from sbac.training.table import Scaling, Table, build_table
 
 SAMPLE_STATES = 1000
@@ -24,20 +25,22 @@ class DeviceData(NamedTuple):
     def of(cls, method: Algorithm, data: Dataset, config: Config) -> "DeviceData":
         """Scales and packs the data. Refuses data that a phase of the method cannot learn from."""
         training, held_out = halves(method, data, config.validation)
-        scaling = Scaling.of(training, config)
-        table = build_table(training, scaling)
+        scaling = Scaling.of(data, config, training)
+        table = build_table(data, scaling, training)
         for phase in method.phases:
             table.require(phase.needs, data.name)
-        validation = None if held_out is None else build_table(held_out, scaling)
-        rows = np.linspace(0, len(training) - 1, SAMPLE_STATES).astype(int)  # some twice, if there are fewer
-        return cls(table, validation, scaling.states(training.observations[rows]), scaling)
+        validation = None if held_out is None else build_table(data, scaling, held_out)
+        own = np.arange(len(data)) if training is None else np.flatnonzero(training)
+        rows = own[np.linspace(0, len(own) - 1, SAMPLE_STATES).astype(int)]  # some twice, if there are fewer
+        return cls(table, validation, scaling.states(data.observations[rows]), scaling)
 
 
-def halves(method: Algorithm, data: Dataset, share: float) -> tuple[Dataset, Dataset | None]:
-    """The episodes for training and those for validation. None for the latter if they lack rows that a phase needs."""
-    training, held_out = data.split(share)
+def halves(method: Algorithm, data: Dataset, share: float) -> tuple[Flags | None, Flags | None]:
+    """The rows for training (None: all) and those for validation. None for the latter if there are none, or if they
+    lack what a phase needs."""
+    held_out = data.held_out_rows(share)
     if held_out is None:
-        return training, None
-    known = held_out.has_next | held_out.terminals
-    rows = {"row": True, "next_state": known.any(), "next_action": (known & held_out.has_next_action).any()}
-    return (training, held_out) if all(rows[phase.needs] for phase in method.phases) else (data, None)
+        return None, None
+    known = (data.has_next | data.terminals) & held_out
+    rows = {"row": True, "next_state": known.any(), "next_action": (known & data.has_next_action).any()}
+    return (~held_out, held_out) if all(rows[phase.needs] for phase in method.phases) else (None, None)

@@ -155,9 +155,9 @@ class Evaluations:
 
         def work() -> dict[str, Any]:
             assert self._evaluator is not None
-            return dataclasses.asdict(
-                self._evaluator(Policy.load(policy).unchecked, self._watch.episodes, self._watch.seed)
-            )
+            loaded, discount = Policy.load(policy), self._record.runs[0].get("discount")
+            known = discount if isinstance(discount, float) else None
+            return dataclasses.asdict(self._evaluator(loaded.unchecked, self._watch.episodes, self._watch.seed, known))
 
         return self._local.submit(work)
 

@@ -80,8 +80,9 @@ def by_program(groups: Sequence[Group]) -> list[list[Group]]:
 def program_key(group: Group) -> Hashable:
     """Groups for which this is equal can share a program: the same code on arrays of the same shape."""
     request, config = group.launch.request, group.runs[0].config
-    training, held_out = halves(request.method, request.dataset, config.validation)
-    shape = training.observations.shape[1], training.actions.shape[1], held_out is None
+    data = request.dataset
+    _, held_out = halves(request.method, data, config.validation)
+    shape = data.observations.shape[1], data.actions.shape[1], data.stores_next, held_out is None
     start = request.warm_start is None, tuple(request.warm_phases or ())
     return request.algorithm, static_fields(config), group.checkpoint.at, shape, start
 

@@ -13,7 +13,7 @@ from sbac.algorithms.base import Algorithm
 from sbac.data import Dataset, load
 from sbac.data.dataset import check_share
 from sbac.data.loading import Source
-from sbac.environments.opening import EnvSource, check_fits, check_known
+from sbac.environments.opening import EnvSource, check_fits, check_known, may_open
 from sbac.errors import UserError, listed, name_of, not_negative, positive, unknown
 from sbac.runs import FORMAT, DataRecord, LogReturns, Rounds, RunRecord, WarmStart, Watch, is_label, read_record
 from sbac.training.grid import Member, members
@@ -130,7 +130,7 @@ class OfflineRequest(Request):
 
     @cached_property
     def dataset(self) -> Dataset:
-        return load(self.data)
+        return load(self.data, environment=self.environment)
 
     @cached_property
     def runs(self) -> list[Member]:
@@ -141,7 +141,10 @@ class OfflineRequest(Request):
         """The environment in which policies are evaluated, if there is one."""
         if not self.evaluate:
             return None
-        return self.dataset.task if self.environment is None else self.environment
+        if self.environment is not None:
+            return self.environment
+        recorded = self.dataset.environment
+        return self.dataset.task or (recorded if recorded is not None and may_open(recorded) else None)
 
     @cached_property
     def record(self) -> RunRecord:

@@ -1,8 +1,10 @@
-"""Datasets on the device: one packed array of transitions, drawn from by index.
+"""Datasets on the device: one packed array of rows, drawn from by index.
 
-The rows of a dataset are ordered by how much is known of them: first those with s' and a', then those with s' alone,
-then those that serve for cloning only. A draw from a prefix therefore never returns a row that lacks what the phase
-needs. Several datasets of equal shape lie one after the other, and each run draws from its own.
+The rows lie in the order of the decisions, so a' is the action of the row below, and so is s' where the log does not
+store it: no column is kept twice. `order` sorts the rows by how much is known of them: first those with s' and a', then
+those with s' alone, then those that serve for cloning only. A draw from a prefix of it therefore never returns a row
+that lacks what the phase needs. Several datasets of equal shape lie one after the other, and each run draws from its
+own.
 """
 
 from collections.abc import Sequence
@@ -15,12 +17,16 @@ from jaxtyping import Array, Float, PRNGKeyArray, UInt
 
 from sbac.algorithms.base import Batch, Needs, Rows
 from sbac.config import Config
-from sbac.data.dataset import Dataset
+from sbac.data.columns import BLOCK, moments
+from sbac.data.dataset import Dataset, Flags
 from sbac.errors import UserError
 from sbac.nn import take
+from sbac.nn.typed import on_device
 
 NEEDS: tuple[Needs, ...] = ("next_action", "next_state", "row")
-"""In the order in which the rows lie: every prefix serves the kinds from its own on."""
+"""In the order in which the rows are sorted: every prefix serves the kinds from its own on."""
+ALIGNMENT = 64
+"""In bytes: what XLA asks of memory that it takes over."""
 
 
 class Scaling(NamedTuple):
@@ -34,18 +40,21 @@ class Scaling(NamedTuple):
     reward_scale: float
 
     @classmethod
-    def of(cls, data: Dataset, config: Config) -> "Scaling":
+    def of(cls, data: Dataset, config: Config, chosen: Flags | None = None) -> "Scaling":
+        """The scaling of the chosen rows, whole episodes; None: of all."""
         size = data.observations.shape[1]
         mean, std = np.zeros(size, np.float32), np.ones(size, np.float32)
         if config.standardise_states:
-            mean = data.observations.mean(0, dtype=np.float64).astype(np.float32)
-            std = (data.observations.std(0, dtype=np.float64) + 1e-3).astype(np.float32)
+            exact_mean, exact_std = moments(data.observations, chosen)
+            mean, std = exact_mean.astype(np.float32), (exact_std + 1e-3).astype(np.float32)
         shift, scale = 0.0, 1.0
         if config.reward_scale == "unit":
-            shift, span = float(data.rewards.min()), float(np.ptp(data.rewards))
+            rewards = data.rewards if chosen is None else data.rewards[chosen]
+            shift, span = float(rewards.min()), float(np.ptp(rewards))
             scale = 1.0 / span if span > 0 else 1.0
         elif config.reward_scale == "return-range":
-            span = float(np.ptp(data.returns))
+            returns = data.returns if chosen is None else data.returns[chosen[data.episodes[:, 0]]]
+            span = float(np.ptp(returns))
             scale = 1000.0 / span if span > 0 else 1.0
         elif config.reward_scale != "none":
             raise UserError(f"reward_scale {config.reward_scale!r}: expected none, unit or return-range")
@@ -77,9 +86,10 @@ class Place(NamedTuple):
 
 
 class Table(NamedTuple):
-    """`packed` columns: s, a, r, s', a', terminal."""
+    """`packed` columns: s, a, r, terminal, whether the row below belongs to the same episode, and s' where stored."""
 
     packed: Float[Array, "rows columns"]
+    order: UInt[Array, "rows"]
     initial: Float[Array, "episodes obs"]
     places: Place
 
@@ -99,7 +109,7 @@ def join(tables: Sequence[Table]) -> Table:
     """The datasets of all tables, in their order."""
     if len(tables) == 1:
         return tables[0]
-    rows, initials = ([len(part) for part in parts] for parts in zip(*(t[:2] for t in tables), strict=True))
+    rows, initials = [len(t.packed) for t in tables], [len(t.initial) for t in tables]
     if sum(rows) >= 2**32:
         raise UserError(f"{sum(rows):,} transitions in one program; expected fewer than 2^32")
     places = [
@@ -110,6 +120,7 @@ def join(tables: Sequence[Table]) -> Table:
     ]
     return Table(
         jnp.concatenate([t.packed for t in tables]),
+        jnp.concatenate([t.order + np.uint32(row) for t, row in zip(tables, _starts(rows), strict=True)]),
         jnp.concatenate([t.initial for t in tables]),
         jax.tree.map(lambda *x: jnp.concatenate(x), *places),
     )
@@ -119,36 +130,45 @@ def _starts(lengths: Sequence[int]) -> list[int]:
     return [0, *np.cumsum(lengths)[:-1].tolist()]
 
 
-def build_table(data: Dataset, scaling: Scaling) -> Table:
-    """Scales, packs and orders the rows."""
-    states = scaling.states(data.observations)
-    actions = scaling.actions(data.actions)
-    # a' is the next row's action; rows without one carry their own, which is never read unmasked.
-    following = np.minimum(np.arange(len(data)) + 1, len(data) - 1)
-    own = ~data.has_next_action | data.terminals
-    next_actions = np.where(own[:, None], actions, actions[following])
-    packed = np.concatenate(
-        [
-            states,
-            actions,
-            scaling.rewards(data.rewards)[:, None],
-            scaling.states(data.next_observations),
-            next_actions,
-            data.terminals[:, None],
-        ],
-        axis=1,
-        dtype=np.float32,
-    )
+def build_table(data: Dataset, scaling: Scaling, chosen: Flags | None = None) -> Table:
+    """Scales and packs the chosen rows, whole episodes (None: all), in blocks: nothing is copied at full length."""
+    index = None if chosen is None else np.flatnonzero(chosen)
+    rows = len(data) if index is None else len(index)
+    obs, actions = data.observations.shape[1], data.actions.shape[1]
+    packed = _aligned((rows, obs + actions + 3 + obs * data.stores_next))
+    for start in range(0, rows, BLOCK):
+        part = slice(start, min(start + BLOCK, rows))
+        own = part if index is None else index[part]
+        block = packed[part]
+        block[:, :obs] = scaling.states(data.observations[own])
+        block[:, obs : obs + actions] = scaling.actions(data.actions[own])
+        block[:, obs + actions] = scaling.rewards(data.rewards[own])
+        block[:, obs + actions + 1] = data.terminals[own]
+        block[:, obs + actions + 2] = ~(data.terminals[own] | data.timeouts[own])
+        if data.stores_next:
+            block[:, obs + actions + 3 :] = scaling.states(data.next_observations[own])
     with_state = data.has_next | data.terminals
     with_action = with_state & data.has_next_action
-    rank = np.where(with_action, 0, np.where(with_state, 1, 2))
-    initial = scaling.states(data.initial_observations)
+    rank = np.where(with_action, np.uint8(0), np.where(with_state, np.uint8(1), np.uint8(2)))
+    if chosen is not None:
+        rank = rank[chosen]
+    first = data.episodes[:, 0]
+    initial = scaling.states(data.observations[first if chosen is None else first[chosen[first]]])
     counts = np.cumsum(np.bincount(rank, minlength=3))
     return Table(
-        jnp.asarray(packed[np.argsort(rank, kind="stable")]),
+        on_device(packed),
+        jnp.asarray(np.argsort(rank, kind="stable").astype(np.uint32)),
         jnp.asarray(initial, jnp.float32),
         Place(*(jnp.asarray([value], jnp.uint32) for value in (0, counts, 0, len(initial)))),
     )
+
+
+def _aligned(shape: tuple[int, int]) -> np.ndarray:
+    """An array whose memory a device that is the host's processor takes over as it is."""
+    size = 4 * shape[0] * shape[1]
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size].view(np.float32).reshape(shape)
 
 
 def draw(table: Table, place: Place, key: PRNGKeyArray, size: int, needs: Needs, actions: int) -> Batch:
@@ -158,12 +178,20 @@ def draw(table: Table, place: Place, key: PRNGKeyArray, size: int, needs: Needs,
     """
     row_key, initial_key = jax.random.split(key)
     bits = jax.random.bits(row_key, (size,), jnp.uint32)
-    main = table.packed[place.first + bits % place.counts[NEEDS.index(needs)]]
-    rows = table.packed[place.first + bits % place.counts[2]]
+    index = table.order[place.first + bits % place.counts[NEEDS.index(needs)]]
+    rows = table.packed[table.order[place.first + bits % place.counts[2]]]
     starts = place.first_initial + jax.random.bits(initial_key, (size,), jnp.uint32) % place.initials
     obs = table.initial.shape[1]
-    cuts = np.cumsum([obs, actions, 1, obs, actions])
-    s, a, r, s2, a2, done = jnp.split(main, cuts, axis=1)
+    s, a, r, done, goes_on, stored = jnp.split(table.packed[index], np.cumsum([obs, actions, 1, 1, 1]), axis=1)
+    # The last row of an episode has no row below: it repeats its own s and a, which are never read unmasked.
+    below = table.packed[index + goes_on[:, 0].astype(jnp.uint32)]
     return Batch(
-        s, a, r[:, 0], s2, a2, done[:, 0], Rows(rows[:, :obs], rows[:, obs : obs + actions]), table.initial[starts]
+        s,
+        a,
+        r[:, 0],
+        stored if stored.shape[1] else below[:, :obs],
+        below[:, obs : obs + actions],
+        done[:, 0],
+        Rows(rows[:, :obs], rows[:, obs : obs + actions]),
+        table.initial[starts],
     )

@@ -1,31 +1,76 @@
-"""Reading untrusted HDF5 files: D4RL's flat layout, and the functions that Minari's reader shares.
+"""Reading and writing HDF5 files: D4RL's flat layout, and the functions that other layouts share.
 
-Refused unread: links to other files, data stored in other files, Python objects, and shapes that claim far more data
-than the file holds. No other module calls h5py, which has no types.
+Refused unread: links to other files, data stored in other files, Python objects, shapes that claim far more data than
+the file holds, and chunks that expand beyond their declared size. No other module calls h5py, which has no types.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
-from collections.abc import Generator
+import shutil
+import tempfile
+import zlib
+from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import h5py
+import numpy as np
 from numpy.typing import NDArray
 
-from sbac.data.formats.arrays import one_line, refuse_larger, require_file
-from sbac.data.naming import ColumnMap, match, side_by_side
+from sbac.data.columns import BLOCK
+from sbac.data.formats.arrays import LONGEST_TEXT, one_line, require_file
+from sbac.data.formats.log import FLOOR, Column, Log, Read, Rows, log_of_arrays, product, with_flags
+from sbac.data.naming import ColumnMap, match
 from sbac.errors import UserError
 
+BOUNDS = ("action_low", "action_high")
+PASSING = {h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
+"""Filters that keep the size of a chunk."""
+DEFLATE_RATIO = 1032
+"""The most that deflate shrinks; no other filter of HDF5's own shrinks more to a size that it does not declare."""
 
-def read_columns(path: Path, columns: ColumnMap | None) -> dict[str, NDArray[Any]]:
-    """The columns of a D4RL file: one dataset per column at the top of the file."""
+
+def open_columns(path: Path, columns: ColumnMap | None) -> Log:
+    """A D4RL file: one dataset per column at the top of the file."""
     with opened(path) as file:
-        chosen = match(names_in(file), columns, str(path))
-        members = {name: member(file, name, path) for names in chosen.values() for name in names}
-        refuse_larger(path, sum(claimed_bytes(dataset) for dataset in members.values()))
-        stored = {name: values(dataset) for name, dataset in members.items()}
-    return {field: side_by_side(stored, names, str(path)) for field, names in chosen.items()}
+        names = names_in(file)
+        chosen = dict(match(names, columns, str(path)))
+        if "timeouts" not in chosen and "terminals" in chosen and "episode_terminals" in names:
+            chosen["episode_terminals"] = ["episode_terminals"]  # of d3rlpy before its version 2
+        members = {name: member(file, name, path) for parts in chosen.values() for name in parts}
+        declared = {name: column(dataset) for name, dataset in members.items()}
+        work = sum(chunk_bytes(dataset) for dataset in members.values())
+        about = bounds(file, path)
+
+    @contextmanager
+    def open_again(names: Collection[str]) -> Generator[Mapping[str, Read]]:
+        with opened(path) as file:
+            yield {name: reader(member(file, name, path)) for name in names}
+
+    log = log_of_arrays(path, path.stat().st_size, chosen, declared, open_again, about, work)
+    if "episode_terminals" not in chosen:
+        return log
+    cut = {"timeouts": Column(log.columns["terminals"].shape[:1], np.dtype(bool))}
+    return with_flags(log, "episode_terminals", cut, _ended_and_running)
+
+
+def _ended_and_running(block: Rows) -> Rows:
+    """The time limits: an episode ends and the environment would have gone on."""
+    ended, terminal = (block[name].reshape(-1) != 0 for name in ("episode_terminals", "terminals"))
+    return {"timeouts": ended & ~terminal}
+
+
+def bounds(file: h5py.File, path: Path) -> dict[str, NDArray[Any]]:
+    """The bounds of the actions, as attributes or datasets at the top of the file."""
+    found: dict[str, NDArray[Any]] = {}
+    for name in BOUNDS:
+        if name in file.attrs:
+            found[name] = np.asarray(file.attrs[name])
+        elif name in file:
+            dataset = member(file, name, path)
+            if column(dataset).values * dataset.dtype.itemsize < LONGEST_TEXT:
+                found[name] = values(dataset)
+    return found
 
 
 @contextmanager
@@ -54,7 +99,17 @@ def subgroup(file: h5py.File, name: str) -> h5py.Group | None:
 
 def values(dataset: h5py.Dataset) -> NDArray[Any]:
     """All numbers of a dataset."""
-    return dataset[()]
+    return np.asarray(dataset[()])
+
+
+def rows_of(dataset: h5py.Dataset, start: int, stop: int) -> NDArray[Any]:
+    """The numbers of some rows."""
+    return dataset[start:stop]
+
+
+def column(dataset: h5py.Dataset) -> Column:
+    """What a dataset declares."""
+    return Column(tuple(int(length) for length in dataset.shape), dataset.dtype)
 
 
 def member(group: h5py.Group, name: str, path: Path) -> h5py.Dataset:
@@ -71,17 +126,75 @@ def member(group: h5py.Group, name: str, path: Path) -> h5py.Dataset:
         raise UserError(f"{where}: expected numbers, got an array of {found.dtype}")
     if found.shape is None:
         raise UserError(f"{where}: is empty")
+    _check_chunks(found, where)
     return found
 
 
-def claimed_bytes(dataset: h5py.Dataset) -> int:
-    """The memory that reading takes: all of the array and one chunk of it."""
-    chunk = dataset.chunks or ()
-    return dataset.dtype.itemsize * (_product(dataset.shape) + (_product(chunk) if chunk else 0))
+def _check_chunks(dataset: h5py.Dataset, where: str) -> None:
+    """Refuses chunks that may expand to more than their declared size: HDF5 would take any amount of memory for them.
+
+    A chunk that is compressed twice is refused. One that is compressed once is tried where it is so large that it could
+    expand beyond the limit for small files.
+    """
+    if dataset.chunks is None:
+        return
+    plist = dataset.id.get_create_plist()
+    filters = [plist.get_filter(i)[0] for i in range(plist.get_nfilters())]
+    shrinking = [number for number in filters if number not in PASSING]
+    if len(shrinking) > 1:
+        raise UserError(f"{where}: its chunks are compressed twice; refusing to expand it")
+    if shrinking != [h5py.h5z.FILTER_DEFLATE]:
+        return
+    declared, large = chunk_bytes(dataset), []
+
+    def note(chunk: Any) -> None:
+        if chunk.size * DEFLATE_RATIO > FLOOR:
+            large.append(chunk)
+
+    dataset.id.chunk_iter(note)
+    for chunk in large:
+        if chunk.filter_mask:
+            continue
+        _, stored = dataset.id.read_direct_chunk(chunk.chunk_offset)
+        expander = zlib.decompressobj()
+        expanded = len(expander.decompress(stored, declared + 64))  # a checksum may follow the values
+        if expander.unconsumed_tail and expanded > declared:
+            raise UserError(f"{where}: a chunk expands beyond its declared {declared:,} bytes; refusing to expand it")
 
 
-def _product(shape: tuple[int, ...]) -> int:
-    size = 1
-    for length in shape:
-        size *= int(length)
-    return size
+def chunk_bytes(dataset: h5py.Dataset) -> int:
+    """The size of one chunk, expanded."""
+    return dataset.dtype.itemsize * product(dataset.chunks) if dataset.chunks else 0
+
+
+def reader(dataset: h5py.Dataset) -> Read:
+    """Reads rows in their order. Where a chunk has very many rows, all of them are kept until they are read."""
+    tall = dataset.chunks[0] if dataset.chunks else 1
+    if tall <= BLOCK // 4:
+        return lambda start, stop: rows_of(dataset, start, stop)
+    kept, first = np.empty(0), 0
+
+    def read(start: int, stop: int) -> NDArray[Any]:
+        nonlocal kept, first
+        if not len(kept) or start < first or stop > first + len(kept):
+            first = start // tall * tall
+            kept = rows_of(dataset, first, min(-(-stop // tall) * tall, len(dataset)))
+        return kept[start - first : stop - first]
+
+    return read
+
+
+# --- Writing ----------------------------------------------------------------------------------------------------------
+
+
+def write(file: IO[bytes], arrays: Iterable[tuple[str, Any]], attributes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Writes arrays by name ("group/name" lies in a group), and attributes by group ("" is the file itself)."""
+    with tempfile.TemporaryFile() as scratch:  # HDF5 reads what it writes, and `file` need not allow it
+        with h5py.File(scratch, "w") as out:
+            for name, array in arrays:
+                out[name] = array
+            for group, known in attributes.items():
+                for name, value in known.items():
+                    out[group or "/"].attrs[name] = value
+        scratch.seek(0)
+        shutil.copyfileobj(scratch, file)

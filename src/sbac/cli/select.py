@@ -1,0 +1,109 @@
+"""`sbac select`: which policy of a run to take, from the log alone or with a few real episodes."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from sbac.cli.core import Commands
+from sbac.cli.logs import add_log_options, load_log
+from sbac.errors import UserError
+
+if TYPE_CHECKING:
+    from sbac.data import Dataset
+    from sbac.runs import Run
+    from sbac.trust.choosing import Choice
+
+
+def add(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "select",
+        help="choose a policy of a run without an environment",
+        description="Rank the policies of a run from the log alone: estimated value, gain over the log with a 90 % "
+        "interval, and what speaks against an estimate. With --try, a few real episodes decide among the best; they "
+        "are kept in RUN/trials.jsonl, and trying goes on from there.",
+        epilog="examples: sbac select runs/demo\n          sbac select runs/demo --try 20 --env hopper-medium-v2",
+    )
+    parser.add_argument("target", metavar="RUN", help="a run's folder")
+    parser.add_argument("--data", metavar="D", help="the log to judge on (default: the one that the run learned from)")
+    parser.add_argument("--effort", metavar="NAME", help="quick or full (default: quick for runs of preset quick)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the estimates (default: 0)")
+    parser.add_argument("--no-model", action="store_true", help="without the learned model: faster, fewer warnings")
+    parser.add_argument("--weighted", action="store_true", help="weighted estimates of p.sample too")
+    parser.add_argument("--try", type=int, metavar="N", dest="tries", help="play N episodes, and let them decide")
+    parser.add_argument("--env", metavar="ID", help="where to play them (default: the run's task)")
+    parser.add_argument("--json", action="store_true", help="one JSON line per policy instead of a table")
+    add_log_options(parser.add_argument_group("about the log of --data"), env=False)
+    parser.set_defaults(run=_select)
+
+
+def _select(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from sbac.runs import Run
+
+    if args.env is not None and args.tries is None:
+        raise UserError("--env: only read with --try; the choice itself needs no environment")
+    run = Run.load(Path(args.target))
+    data = None if args.data is None else load_log(args.data, args)
+    choice = choose(run, data, args.effort, args.seed, not args.no_model, args.weighted)
+    show(choice, args.json)
+    return 0 if args.tries is None else _try(run, choice, args.tries, args.env)
+
+
+def choose(
+    run: "Run",
+    data: "Dataset | str | None" = None,
+    effort: str | None = None,
+    seed: int = 0,
+    model: bool = True,
+    weighted: bool = False,
+) -> "Choice":
+    """Selects with a progress bar, and writes the choice into the run's folder."""
+    from sbac.progress import Progress
+    from sbac.trust.choosing import select, write_choice
+    from sbac.trust.fitting import Reporter
+
+    class Bar(Reporter):
+        def __init__(self, progress: Progress) -> None:
+            self._progress, self._what = progress, ""
+
+        def __call__(self, what: str, done: int, total: int) -> None:
+            super().__call__(what, done, total)
+            if what != self._what:
+                self._progress.begin(what, total, done)
+                self._what = what
+            self._progress.reach(done)
+
+    with Progress() as progress:
+        choice = select(run, data, effort=effort, seed=seed, model=model, weighted=weighted, progress=Bar(progress))
+    if run.folder is not None:
+        write_choice(run.folder, choice)
+    return choice
+
+
+def show(choice: "Choice", as_lines: bool = False) -> None:
+    """Prints the table, the choice and what speaks against it."""
+    import json
+
+    from sbac.files import finite
+    from sbac.trust.describe import choice_text
+
+    if as_lines:
+        print("\n".join(json.dumps(finite(row)) for row in choice.table))
+    else:
+        print(choice_text(choice))
+
+
+def _try(run: "Run", choice: "Choice", tries: int, environment: str | None) -> int:
+    from sbac.evaluation.evaluate_run import own_environment
+    from sbac.trust.choosing import label_of
+    from sbac.trust.describe import trials_text
+    from sbac.trust.trials import try_policies
+
+    assert run.folder is not None
+    where = environment or own_environment(run.folder, run.policies[0])
+    if where is None:
+        raise UserError(f"{run.folder}: no environment is known for it; name one with --env")
+    ranked = [candidate.label for candidate in choice.candidates if candidate.estimate is not None]
+    policies = {label_of(policy): policy for policy in run.policies}
+    print(trials_text(try_policies(run.folder, policies, ranked, where, tries), ranked))
+    return 0

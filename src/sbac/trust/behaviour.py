@@ -1,0 +1,72 @@
+"""A Gaussian model of what the log does, the measure of how far a policy departs from it."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+from numpy.typing import NDArray
+
+from sbac.nn import Gaussian, GaussianPolicy, Trained, half_cosine, pre_tanh
+from sbac.nn.typed import jit, loop
+from sbac.trust.log import BLOCK, Acts, Log
+
+STEPS, BATCH, RATE = 3_000, 256, 1e-3
+NARROWEST = 0.02
+"""A deviation of the log counts as at least this, before the tanh: a log without noise has none to measure by."""
+COMPARED = 20_000
+"""States at which policies are compared with the log."""
+
+
+def clone(log: Log, hidden: tuple[int, ...], seed: int, steps: int = STEPS) -> GaussianPolicy:
+    """The log's actions as a Gaussian before the tanh, by maximum likelihood."""
+    key = jax.random.key(seed, impl="threefry2x32")
+    actions = jnp.asarray(log.units.within_bounds(np.asarray(log.transitions.actions)))
+    return _clone(hidden, steps, log.transitions.states, actions, key)
+
+
+@partial(jit, static=(0, 1))
+def _clone(hidden: tuple[int, ...], steps: int, states: Array, actions: Array, key: PRNGKeyArray) -> GaussianPolicy:
+    first_key, batch_key = jax.random.split(key)
+    start = Trained.create(GaussianPolicy.create(first_key, states.shape[1], hidden, actions.shape[1]))
+
+    def step(i: Array, trained: Trained[GaussianPolicy]) -> Trained[GaussianPolicy]:
+        rows = jax.random.randint(jax.random.fold_in(batch_key, i), (BATCH,), 0, len(states))
+
+        def loss(policy: GaussianPolicy) -> tuple[Array, None]:
+            return -policy(states[rows]).log_density(pre_tanh(actions[rows])).mean(), None
+
+        return trained.minimise(loss, RATE * half_cosine(i, steps))[0]
+
+    return loop(steps, step, start).model
+
+
+@jit
+def _parts(model: GaussianPolicy, states: Float[Array, "rows obs"]) -> Gaussian:
+    return model(states)
+
+
+def behaviour_at(model: GaussianPolicy, states: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Mean and deviation of the log's actions before the tanh."""
+    blocks = [states[i : i + BLOCK] for i in range(0, len(states), BLOCK)]
+    parts = [_parts(model, jnp.asarray(block)) for block in blocks]
+    mean = np.concatenate([np.asarray(part.mean) for part in parts])
+    return mean, np.maximum(np.exp(np.concatenate([np.asarray(part.log_std) for part in parts])), NARROWEST)
+
+
+def departures(log: Log, model: GaussianPolicy, policy: Acts, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """How far a policy's action lies from the log's mean action, in the log's own deviations, at rows of the dataset.
+
+    The root of the mean square over the dimensions of the action.
+    """
+    observations = log.data.observations[rows]
+    mean, deviation = behaviour_at(model, log.units.states(observations))
+    actions = np.asarray(pre_tanh(jnp.asarray(log.units.within_bounds(log.act(policy, observations)))))
+    return np.sqrt((((actions - mean) / deviation) ** 2).mean(1, dtype=np.float64))
+
+
+def compared_rows(log: Log) -> NDArray[np.int64]:
+    """Rows spread evenly over the log."""
+    count = min(COMPARED, len(log.data))
+    return np.linspace(0, len(log.data) - 1, count).astype(np.int64)

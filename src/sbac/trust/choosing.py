@@ -1,0 +1,337 @@
+"""`sbac.select`: which policy of a run to take, from the log alone.
+
+Nothing here reads an environment or an evaluation: the run's policies, its record and the log are all there is.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sbac import files
+from sbac.algorithms import find
+from sbac.config import fields_of
+from sbac.data import Dataset, load
+from sbac.errors import UserError
+from sbac.policy import Policy
+from sbac.records import Json, Setting, Settings, as_json, parse
+from sbac.runs import Run, RunRecord, policy_record, policy_setting
+from sbac.trust.estimates import Diagnostics, Estimate, judge, with_model
+from sbac.trust.fitting import Effort, Reporter, find_effort
+from sbac.trust.log import Log, read_log
+from sbac.trust.model import model_values
+from sbac.trust.weighting import weighted_estimates
+
+CAN_TELL = 1.0
+"""In standard deviations over the replicates: by how much a policy must gain more than the preset's to be preferred."""
+CHOICE_FILE = "selection.json"
+CHOICE_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A policy of a run, and what was found of it; `estimate` None: its networks are no longer numbers."""
+
+    label: str
+    seed: int
+    setting: Settings
+    estimate: Estimate | None
+
+    @property
+    def set_aside(self) -> bool:
+        """Whether it is not to be chosen on these estimates."""
+        return self.estimate is None or bool(self.estimate.warnings)
+
+    @property
+    def gain(self) -> float:
+        return -math.inf if self.estimate is None else self.estimate.gain
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Which candidate is taken, whether the estimates decided it, and why, in a sentence."""
+
+    label: str
+    decided: bool
+    reason: str
+
+
+class Choice:
+    """The policy that is taken, and what was found of all of them.
+
+    best: the policy. label: its name in the run. decided: whether the estimates could tell it from the preset's.
+    reason: why it was taken, in a sentence. table: a dictionary for each policy, best first: label, alpha, seed, value,
+    low, high, gain, gain_low, gain_high (None: no interval), warnings, set_aside. log: the log's mean discounted
+    return. candidates: the same with all diagnostics.
+    """
+
+    def __init__(
+        self, policies: Sequence[Policy], candidates: Sequence[Candidate], verdict: Verdict, log: float, discount: float
+    ) -> None:
+        order = {label_of(policy): policy for policy in policies}
+        self.best = order[verdict.label]
+        self.label, self.decided, self.reason = verdict.label, verdict.decided, verdict.reason
+        self.log, self.discount = log, discount
+        self.candidates = sorted(candidates, key=lambda c: (c.label != verdict.label, c.set_aside, -c.gain))
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        return [table_row(candidate) for candidate in self.candidates]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Of the policy that is taken."""
+        return self.table[0]["warnings"]
+
+    def __repr__(self) -> str:
+        return f"Choice({self.label!r}: {self.reason})"
+
+
+def table_row(candidate: Candidate) -> dict[str, Any]:
+    found = candidate.estimate
+    about = {"label": candidate.label, "alpha": candidate.setting.get("alpha"), "seed": candidate.seed}
+    if found is None:
+        numbers = dict.fromkeys(("value", "low", "high", "gain", "gain_low", "gain_high"))
+        return {**about, **numbers, "warnings": ["its training has diverged"], "set_aside": True}
+    bounds = {
+        name: getattr(found, name) if found.has_interval else None for name in ("low", "high", "gain_low", "gain_high")
+    }
+    numbers = {"value": found.value, "low": bounds["low"], "high": bounds["high"], "gain": found.gain}
+    numbers |= {"gain_low": bounds["gain_low"], "gain_high": bounds["gain_high"]}
+    return {**about, **numbers, "warnings": list(found.warnings), "set_aside": candidate.set_aside}
+
+
+def label_of(policy: Policy) -> str:
+    return policy_record(policy).label
+
+
+# --- Choosing ---------------------------------------------------------------------------------------------------------
+
+
+def select(
+    run: Run | str | Path,
+    data: Dataset | str | None = None,
+    *,
+    effort: str | Effort | None = None,
+    seed: int = 0,
+    model: bool = True,
+    weighted: bool = False,
+    progress: Reporter | None = None,
+) -> Choice:
+    """Ranks the policies of a run without an environment, and takes one.
+
+    run: a Run, or its folder. data: the log to judge them on; None: the one that the run learned from.
+    effort: "quick", "full" or an `Effort`; None: quick for a run of preset quick, full for others.
+    model: whether a learned model judges them as well; its disagreement widens the intervals.
+    weighted: whether the weighted estimates are made too, where the effective sample size allows.
+    """
+    found = run if isinstance(run, Run) else Run.load(run)
+    if not found.policies:
+        raise UserError(f"{found.folder or 'the run'}: it has no policies yet; finish it with sbac train --resume")
+    log = read_log(log_of(found, data), discount_of(found.record))
+    spent = effort if isinstance(effort, Effort) else find_effort(effort or default_effort(found.record))
+    candidates = judged_candidates(found, log, spent, seed, model, weighted, progress or Reporter())
+    verdict = decide(candidates, preset_setting(found.record))
+    return Choice(found.policies, candidates, verdict, float(log.returns.mean()), log.discount)
+
+
+def judged_candidates(
+    run: Run, log: Log, effort: Effort, seed: int, model: bool, weighted: bool, progress: Reporter
+) -> list[Candidate]:
+    """All policies of the run with their estimates."""
+    check_sizes(log, run.policies[0])
+    whole = [policy for policy in run.policies if policy.is_finite]
+    found: dict[str, Estimate] = {}
+    if whole:
+        judged = judge(log, whole, effort, seed, progress)
+        estimates = judged.estimates
+        if model:
+            values = model_values(log, whole, judged.fitted, effort, seed, progress)
+            estimates = [
+                with_model(estimate, judged.fitted.own, float(gain), float(share))
+                for estimate, gain, share in zip(estimates, values.gains, values.shares, strict=True)
+            ]
+        if weighted:
+            for i, policy in enumerate(whole):
+                share, means = weighted_estimates(log, policy, judged.behaviour, judged.fitted, i + 1, seed)
+                diagnostics = replace(estimates[i].diagnostics, effective_share=share)
+                estimates[i] = replace(estimates[i], diagnostics=diagnostics, weighted=means)
+                progress("weighted estimates", i + 1, len(whole))
+        found = {label_of(policy): estimate for policy, estimate in zip(whole, estimates, strict=True)}
+    candidates: list[Candidate] = []
+    for policy in run.policies:
+        about = policy_record(policy)
+        setting = policy_setting(policy, about.grid)
+        candidates.append(Candidate(about.label, about.seed, setting, found.get(about.label)))
+    return candidates
+
+
+def decide(candidates: Sequence[Candidate], preset: Settings) -> Verdict:
+    """Takes the largest gain among the policies that nothing speaks against, if it is clearly above the preset's.
+
+    Where the estimates cannot tell them apart, or something speaks against every one, the preset's setting is taken.
+    """
+    usual = usual_candidate(candidates, preset)
+    sound = [candidate for candidate in candidates if not candidate.set_aside]
+    if not sound:
+        return Verdict(
+            usual.label, False, "no estimate can be believed: the preset's setting is taken, without a promise"
+        )
+    best = max(sound, key=lambda candidate: candidate.gain)
+    if best.label == usual.label:
+        return Verdict(best.label, True, "the preset's setting also has the largest estimated gain")
+    if usual.set_aside:
+        return Verdict(best.label, True, "the largest estimated gain; the preset's setting is set aside")
+    if clearly_above(best, usual):
+        return Verdict(best.label, True, "the largest estimated gain, clearly above that of the preset's setting")
+    return Verdict(
+        usual.label, False, "the estimates cannot tell the best policies apart: the preset's setting is taken"
+    )
+
+
+def clearly_above(best: Candidate, usual: Candidate) -> bool:
+    """Whether the difference of the gains, replicate by replicate, is more than `CAN_TELL` deviations above 0."""
+    if best.estimate is None or usual.estimate is None:
+        return False
+    difference = np.asarray(best.estimate.gains) - np.asarray(usual.estimate.gains)
+    return bool(difference.mean() > CAN_TELL * difference.std(ddof=1)) if len(difference) > 1 else False
+
+
+def usual_candidate(candidates: Sequence[Candidate], preset: Settings) -> Candidate:
+    """Among the policies whose setting is nearest to the preset's, the one of largest gain."""
+
+    def distance(candidate: Candidate) -> float:
+        return sum(apart(value, preset.get(name)) for name, value in candidate.setting.items())
+
+    nearest = min(map(distance, candidates))
+    near = [candidate for candidate in candidates if distance(candidate) <= nearest + 1e-9]
+    return max(near, key=lambda candidate: (not candidate.set_aside, candidate.gain))
+
+
+def apart(value: Setting, usual: Setting) -> float:
+    """How far two values of a setting are from each other: positive numbers by their ratio."""
+    if value == usual:
+        return 0.0
+    if isinstance(value, int | float) and isinstance(usual, int | float):
+        return abs(math.log(value / usual)) if value > 0 and usual > 0 else abs(value - usual)
+    return 1.0
+
+
+# --- What a run says --------------------------------------------------------------------------------------------------
+
+
+def preset_setting(record: RunRecord) -> dict[str, Setting]:
+    """The values that the run's preset gives to the method's options."""
+    method = find(record.algorithm)
+    defaults = {name: field.default for name, field in fields_of(method.config).items()}
+    return {**defaults, **method.presets.get(record.preset, {})}
+
+
+def discount_of(record: RunRecord) -> float:
+    """gamma of the run; the largest, where it is a grid's field."""
+    given = [run.get("discount") for run in record.runs]
+    return max((float(value) for value in given if isinstance(value, int | float)), default=0.99)
+
+
+def default_effort(record: RunRecord) -> str:
+    return "quick" if record.preset == "quick" else "full"
+
+
+def log_of(run: Run, data: Dataset | str | None) -> Dataset:
+    """The log that the policies are judged on: the one that is named, or the run's own."""
+    if data is not None:
+        return load(data)
+    where = run.folder or "the run"
+    if run.record.data is None:
+        raise UserError(f"{where}: it learned in an environment and has no log; name one with --data")
+    try:
+        own = load(run.record.data.name)
+    except UserError as error:
+        raise UserError(
+            f"{where}: its log {run.record.data.name!r} is not found ({error}); name it with --data"
+        ) from None
+    if own.hash != run.record.data.hash:
+        raise UserError(
+            f"{where}: {run.record.data.name!r} is not the log that the run learned from; name it with --data"
+        )
+    return own
+
+
+def check_sizes(log: Log, policy: Policy) -> None:
+    have = log.data.observations.shape[1], log.data.actions.shape[1]
+    want = len(policy.arrays["scale/observation_mean"]), len(policy.arrays["scale/action_low"])
+    if have != want:
+        raise UserError(f"data {log.data.name}: (observations, actions) are {have}; the run's policies expect {want}")
+
+
+# --- The file ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CandidateRecord:
+    """A candidate as selection.json has it; numbers that are not finite are null."""
+
+    label: str
+    seed: int
+    setting: Settings
+    value: float | None
+    low: float | None
+    high: float | None
+    gain: float | None
+    gain_low: float | None
+    gain_high: float | None
+    warnings: list[str]
+    set_aside: bool
+    diagnostics: Diagnostics | None = None
+
+
+@dataclass(frozen=True)
+class ChoiceRecord:
+    """selection.json of a run's folder: what `sbac select` found."""
+
+    format: int
+    label: str
+    decided: bool
+    reason: str
+    log: float
+    discount: float
+    candidates: list[CandidateRecord]
+
+
+def choice_record(choice: Choice) -> ChoiceRecord:
+    rows: list[CandidateRecord] = []
+    for candidate, row in zip(choice.candidates, choice.table, strict=True):
+        numbers = {name: row[name] for name in ("value", "low", "high", "gain", "gain_low", "gain_high")}
+        found = candidate.estimate
+        rows.append(
+            CandidateRecord(
+                candidate.label,
+                candidate.seed,
+                candidate.setting,
+                **numbers,
+                warnings=row["warnings"],
+                set_aside=row["set_aside"],
+                diagnostics=None if found is None else found.diagnostics,
+            )
+        )
+    return ChoiceRecord(CHOICE_FORMAT, choice.label, choice.decided, choice.reason, choice.log, choice.discount, rows)
+
+
+def write_choice(folder: Path, choice: Choice) -> None:
+    """Writes selection.json: `sbac export` and the policy card take the policy that it names."""
+    written: Json = files.finite(as_json(choice_record(choice)))
+    files.write_json(folder / CHOICE_FILE, written)
+
+
+def read_choice(folder: Path) -> ChoiceRecord | None:
+    """What `sbac select` found, if it was asked."""
+    path = folder / CHOICE_FILE
+    if not path.exists():
+        return None
+    record = parse(ChoiceRecord, files.read_json(path), str(path))
+    if record.format != CHOICE_FORMAT:
+        raise UserError(f"{path}: not a choice of this version of sbac (expected format {CHOICE_FORMAT})")
+    return record

@@ -1,0 +1,259 @@
+"""Fitted Q evaluation of many policies at once: one network for every policy and every member of the bootstrap.
+
+First each member learns Q^mu, the value of the log's own behaviour, on its own episodes. Then every policy's network
+starts as a copy of it and learns Q^p, on batches that all policies share; the log's own goes on beside them. So what
+differs between Q^p and Q^mu of a member is the policy, and not the first weights, the episodes or the batches. No
+minimum is taken over members: the aim is the value, not a bound.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+from numpy.typing import NDArray
+
+from sbac import interrupts
+from sbac.errors import UserError, unknown
+from sbac.nn import MLP, Trained, polyak
+from sbac.nn.typed import jit, loop, take
+from sbac.trust.log import Log, Resampling, Transitions
+
+RECORDS = 20
+"""How often, at most, the values are noted while they are learned."""
+BLOCK = 50
+"""Steps that the device takes at a time; all lengths of training then share one program."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is spent on an estimate."""
+
+    replicates: int
+    """Of the bootstrap: how often the episodes are drawn anew."""
+    folds: int
+    hidden: tuple[int, ...]
+    batch_size: int
+    steps: tuple[int, int]
+    """For the log's own value, and from there for that of the policies."""
+    learning_rate: float
+    target_rate: float
+    """Values settle in about 1 / (rate (1 - gamma)) steps."""
+
+
+EFFORTS = {
+    "quick": Effort(6, 2, (64, 64), 128, (3_000, 4_000), 1e-3, 0.1),
+    "full": Effort(8, 2, (256, 256), 256, (10_000, 20_000), 3e-4, 0.02),
+}
+
+
+def find_effort(name: str) -> Effort:
+    if name not in EFFORTS:
+        raise unknown("effort", name, EFFORTS)
+    return EFFORTS[name]
+
+
+class Learner(eqx.Module):
+    """Networks and their slow copies, which values are read from; the axes are (policies, members)."""
+
+    online: Trained[MLP]
+    target: MLP
+
+
+class Tables(eqx.Module):
+    """All that a step reads, on the device."""
+
+    transitions: Transitions
+    after: Float[Array, "policies rows act"]
+    """The policies' actions at the next states."""
+    starts: Float[Array, "episodes obs"]
+    first: Float[Array, "policies episodes act"]
+    """Their actions at the first states."""
+    rows: Array
+    counts: Array
+    reading: Float[Array, "members episodes"]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What the networks say, in the log's units. The first policy is the log's own behaviour."""
+
+    values: NDArray[np.float64]
+    """J of every record, policy and replicate."""
+    own: NDArray[np.float64]
+    """The mean discounted return of the log's episodes, with each replicate's weights."""
+    largest: NDArray[np.float64]
+    """Of each policy: the largest value at a first state, by the mean over the members."""
+    least: NDArray[np.float64]
+    networks: MLP
+    """(policies, members)"""
+
+
+def fit(
+    log: Log, sample: Resampling, after: Array, first: Array, effort: Effort, seed: int, progress: "Reporter"
+) -> Fitted:
+    """Learns the values of all policies whose actions are given; the log's own come first in them."""
+    key = jax.random.key(seed, impl="threefry2x32")
+    net_key, own_key, policy_key = jax.random.split(key, 3)
+    members, sizes = len(sample.counts), log.starts.shape[1] + after.shape[2]
+
+    def network(key: PRNGKeyArray) -> MLP:
+        return MLP.create(key, sizes, effort.hidden, 1, normalise=True, last_scale=0.1)
+
+    nets = jax.vmap(jax.vmap(network))(jax.random.split(net_key, (1, members)))
+    learner = Learner(jax.vmap(jax.vmap(Trained[MLP].create))(nets), nets)
+    tables = Tables(log.transitions, after, log.starts, first, sample.rows, sample.counts, sample.reading)
+    own_tables = replace(tables, after=after[:1], first=first[:1])
+    blocks = [max(1, steps // BLOCK) for steps in effort.steps]
+    for block in range(blocks[0]):
+        rates = Rates(own_share(block / blocks[0]), effort.learning_rate, effort.target_rate)
+        learner = advance(effort.batch_size, log.discount, rates, own_tables, learner, own_key, block * BLOCK)
+        progress("the log's own value", block + 1, blocks[0])
+    learner = take(learner, np.zeros(len(after), int))  # a copy for every policy
+    records: list[np.ndarray] = []
+    noted = {round(blocks[1] * (i + 1) / RECORDS) for i in range(RECORDS)}
+    for block in range(blocks[1]):
+        rates = Rates(0.0, effort.learning_rate * half_cosine_at(block / blocks[1]), effort.target_rate)
+        learner = advance(effort.batch_size, log.discount, rates, tables, learner, policy_key, block * BLOCK)
+        if block + 1 in noted:
+            records.append(np.asarray(starting_values(tables, learner.target), np.float64))
+        progress("the policies' values", block + 1, blocks[1])
+    units = log.units
+    by_member = units.centre + units.spread * np.stack(records)
+    values = by_member.reshape(*by_member.shape[:2], -1, sample.folds).mean(-1)
+    at_starts = units.centre + units.spread * np.asarray(values_at(learner.target, log.starts, first), np.float64)
+    if not np.isfinite(values).all():
+        raise UserError(f"dataset {log.data.name}: the values do not stay finite; look at it with sbac data check")
+    weights = sample.weights / sample.weights.sum(1, keepdims=True)
+    return Fitted(
+        values,
+        weights @ whole_returns(log, learner.target),
+        at_starts.max(1),
+        at_starts.min(1),
+        learner.target,
+    )
+
+
+class Reporter:
+    """Is told how far an estimate is. This one says nothing."""
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        interrupts.check()
+
+
+class Rates(NamedTuple):
+    """What changes from block to block, and between efforts."""
+
+    returns: float
+    """The share of the log's own returns in the target."""
+    learning: float
+    target: float
+
+
+def own_share(done: float) -> float:
+    """The log's returns lead the way in the first half: values then need not travel through a whole episode."""
+    return max(0.0, 1.0 - 2.0 * done)
+
+
+def half_cosine_at(done: float) -> float:
+    """The factor of a learning rate that falls from 1 to 0."""
+    return 0.5 * (1.0 + math.cos(math.pi * done))
+
+
+@partial(jit, static=(0,))
+def advance(
+    batch_size: int,
+    discount: float,
+    rates: Rates,
+    tables: Tables,
+    learner: Learner,
+    key: PRNGKeyArray,
+    start: int,
+) -> Learner:
+    """A block of steps of all networks. A member's batches are the same for all policies."""
+
+    def step(i: Array, learner: Learner) -> Learner:
+        bits = jax.random.bits(jax.random.fold_in(key, start + i), (len(tables.counts), batch_size), jnp.uint32)
+        drawn = (bits % tables.counts[:, None].astype(jnp.uint32)).astype(jnp.int32)
+        rows = jnp.take_along_axis(tables.rows, drawn, axis=1)
+
+        def policy(learner: Learner, after: Array) -> Learner:
+            def member(learner: Learner, rows: Array) -> Learner:
+                return td_step(learner, take(tables.transitions, rows), after[rows], discount, rates)
+
+            return jax.vmap(member)(learner, rows)
+
+        return jax.vmap(policy)(learner, tables.after)
+
+    return loop(BLOCK, step, learner)
+
+
+def td_step(
+    learner: Learner,
+    batch: Transitions,
+    next_actions: Float[Array, "batch act"],
+    discount: float | Float[Array, ""],
+    rates: Rates,
+) -> Learner:
+    """One step of one network towards r + gamma q'(s', a'), in part towards the log's return."""
+    ahead = learner.target.scalar(batch.next_states, next_actions)
+    bootstrapped = batch.rewards + discount * batch.going_on * ahead
+    wanted = (1.0 - rates.returns) * bootstrapped + rates.returns * batch.returns
+
+    def loss(net: MLP) -> tuple[Array, None]:
+        return ((net.scalar(batch.states, batch.actions) - wanted) ** 2).mean(), None
+
+    online, _ = learner.online.minimise(loss, rates.learning)
+    return Learner(online, polyak(learner.target, online.model, rates.target))
+
+
+@jit
+def starting_values(tables: Tables, networks: MLP) -> Float[Array, "policies members"]:
+    """The mean of each network's values at the first states that its member is read at."""
+
+    def policy(nets: MLP, first: Float[Array, "episodes act"]) -> Float[Array, " members"]:
+        def member(net: MLP, reading: Float[Array, " episodes"]) -> Float[Array, ""]:
+            return (reading * net.scalar(tables.starts, first)).sum()
+
+        return jax.vmap(member)(nets, tables.reading)
+
+    return jax.vmap(policy)(networks, tables.first)
+
+
+@jit
+def values_at(
+    networks: MLP, states: Float[Array, "*policies rows obs"], actions: Float[Array, "policies rows act"]
+) -> Float[Array, "policies rows"]:
+    """Each policy's q at its own actions, by the mean of its members; at states of its own, or at shared ones."""
+
+    def policy(nets: MLP, states: Float[Array, "rows obs"], actions: Float[Array, "rows act"]) -> Float[Array, " rows"]:
+        def member(net: MLP) -> Float[Array, " rows"]:
+            return net.scalar(states, actions)
+
+        return jax.vmap(member)(nets).mean(0)
+
+    return jax.vmap(policy)(networks, jnp.broadcast_to(states, (len(actions), *states.shape[-2:])), actions)
+
+
+def whole_returns(log: Log, networks: MLP) -> NDArray[np.float64]:
+    """The discounted return of every episode of the log; where a time limit cut it, what came then is estimated.
+
+    Up to the last row rewards count, and from it on its value Q^mu(s, a), which weighs gamma^(length - 1).
+    """
+    data, cut = log.data, np.flatnonzero(log.data.timeouts[log.data.episodes[:, 1] - 1])
+    returns = log.returns.copy()
+    if len(cut) == 0:
+        return returns
+    last = data.episodes[cut, 1] - 1
+    states = jnp.asarray(log.units.states(data.observations[last]))
+    actions = jnp.asarray(log.units.actions(data.actions[last]))[None]
+    values = np.asarray(values_at(take(networks, slice(0, 1)), states, actions), np.float64)[0]
+    values = log.units.centre + log.units.spread * values
+    lengths = np.diff(data.episodes[cut], axis=1)[:, 0]
+    returns[cut] += log.discount ** (lengths - 1) * (values - data.rewards[last])
+    return returns

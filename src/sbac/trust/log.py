@@ -1,0 +1,267 @@
+"""The log as the estimators read it: transitions on the device, episodes that are resampled whole, returns.
+
+Rows that a time limit ended are left out: what the log did next is not known there. Networks learn q = (Q - centre) /
+spread; in these units the Bellman equation keeps its form, with the reward (r - centre (1 - gamma m)) / spread, where m
+is 0 on terminal rows and 1 elsewhere.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+from numpy.typing import NDArray
+
+from sbac.data.dataset import Dataset
+from sbac.errors import UserError
+
+Floats = NDArray[np.floating[Any]]
+
+
+class Acts(Protocol):
+    """Anything that maps a batch of observations to actions, both in the environment's units."""
+
+    def __call__(self, observations: Any, /) -> Any: ...
+
+
+class Transitions(NamedTuple):
+    """The rows that values are learned from, on the device, in the networks' units."""
+
+    states: Float[Array, "rows obs"]
+    actions: Float[Array, "rows act"]
+    rewards: Float[Array, " rows"]
+    going_on: Float[Array, " rows"]
+    """0 where the episode ended, 1 elsewhere."""
+    next_states: Float[Array, "rows obs"]
+    returns: Float[Array, " rows"]
+    """The rest of the episode's discounted return; where a time limit cut it, as if it had gone on as it was."""
+
+
+@dataclass(frozen=True)
+class Units:
+    """Between the environment's units and the networks'."""
+
+    observation_mean: Floats
+    observation_std: Floats
+    action_mean: Floats
+    action_std: Floats
+    action_centre: Floats
+    """Of the bounds."""
+    action_half: Floats
+    centre: float
+    """Of the values Q."""
+    spread: float
+
+    def states(self, observations: Floats) -> NDArray[np.float32]:
+        return ((observations - self.observation_mean) / self.observation_std).astype(np.float32)
+
+    def observations(self, states: Floats) -> NDArray[np.float32]:
+        """The inverse of `states`."""
+        return (states * self.observation_std + self.observation_mean).astype(np.float32)
+
+    def actions(self, actions: Floats) -> NDArray[np.float32]:
+        """Standardised: a log that keeps to a small part of the bounds would else be a point to a network."""
+        return ((actions - self.action_mean) / self.action_std).astype(np.float32)
+
+    def within_bounds(self, actions: Floats) -> NDArray[np.float32]:
+        """Standardised actions as numbers in [-1, 1], which is what the tanh of a Gaussian gives."""
+        raw = actions * self.action_std + self.action_mean
+        return np.clip((raw - self.action_centre) / self.action_half, -1.0, 1.0).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Log:
+    """A dataset at one discount."""
+
+    data: Dataset
+    discount: float
+    units: Units
+    rows: NDArray[np.int64]
+    """The rows of the dataset that `transitions` holds."""
+    transitions: Transitions
+    episode: NDArray[np.int64]
+    """Of each row of `transitions`."""
+    starts: Float[Array, "episodes obs"]
+    returns: NDArray[np.float64]
+    """The discounted return of every episode, as far as the log goes."""
+
+    @property
+    def episodes(self) -> int:
+        return len(self.returns)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the largest value that any policy can have, given the rewards of the log."""
+        low, high = float(self.data.rewards.min()), float(self.data.rewards.max())
+        ends = bool(self.data.terminals.any())  # an episode that ends earns nothing more
+        low, high = (min(low, 0.0), max(high, 0.0)) if ends else (low, high)
+        return low / (1 - self.discount), high / (1 - self.discount)
+
+    def own_actions(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The log's actions after each row of `transitions`, and at the start of each episode."""
+        actions = self.units.actions(self.data.actions)
+        following = np.minimum(self.rows + 1, len(self.data) - 1)
+        return actions[following], actions[self.data.episodes[:, 0]]
+
+    def policy_actions(self, policy: Acts) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The same of a policy."""
+        after = self.act(policy, self.data.next_observations[self.rows])
+        return after, self.act(policy, self.data.initial_observations)
+
+    def act(self, policy: Acts, observations: Floats) -> NDArray[np.float32]:
+        """A policy's actions in the networks' units, in blocks: the layers of a million rows take much memory."""
+        blocks = [observations[i : i + BLOCK] for i in range(0, len(observations), BLOCK)]
+        parts = [np.asarray(policy(block), np.float32) for block in blocks]
+        size = self.data.actions.shape[1]
+        for block, part in zip(blocks, parts, strict=True):
+            if part.shape != (len(block), size):
+                raise UserError(
+                    f"policy: actions of shape {part.shape} for {len(block)} states; expected {(len(block), size)}"
+                )
+            if not np.isfinite(part).all():
+                raise UserError("policy: actions that are not finite; its training has diverged")
+        return self.units.actions(np.clip(np.concatenate(parts), self.data.action_low, self.data.action_high))
+
+
+BLOCK = 65_536
+
+
+def read_log(data: Dataset, discount: float) -> Log:
+    """Scales the data and puts it on the device."""
+    if not 0 < discount < 1:
+        raise UserError(f"discount: expected a number inside (0, 1), got {discount}")
+    rows = np.flatnonzero(data.has_next_action)
+    if len(rows) == 0:
+        raise UserError(f"dataset {data.name}: no row has a known next action, nothing to learn values from")
+    plain = discounted_sums(data, discount)
+    whole = discounted_sums(data, discount, np.where(data.timeouts, _mean_rewards(data) / (1 - discount), 0.0))
+    centre, spread = float(whole[rows].mean()), float(whole[rows].std())
+    spread = spread if spread > 1e-8 * max(1.0, abs(centre)) else 1.0
+    half = 0.5 * (data.action_high - data.action_low)
+    units = Units(
+        data.observations.mean(0, dtype=np.float64),
+        data.observations.std(0, dtype=np.float64) + 1e-3,
+        data.actions.mean(0, dtype=np.float64),
+        np.maximum(data.actions.std(0, dtype=np.float64), 0.01 * half),
+        0.5 * (data.action_high + data.action_low),
+        half,
+        centre,
+        spread,
+    )
+    going_on = 1.0 - data.terminals[rows]
+    rewards = (data.rewards[rows].astype(np.float64) - centre * (1 - discount * going_on)) / spread
+    columns = (
+        units.states(data.observations[rows]),
+        units.actions(data.actions[rows]),
+        rewards,
+        going_on,
+        units.states(data.next_observations[rows]),
+        (whole[rows] - centre) / spread,
+    )
+    lengths = np.diff(data.episodes, axis=1)[:, 0]
+    return Log(
+        data,
+        discount,
+        units,
+        rows,
+        Transitions(*(jnp.asarray(column, jnp.float32) for column in columns)),
+        np.repeat(np.arange(len(lengths)), lengths)[rows],
+        jnp.asarray(units.states(data.initial_observations)),
+        plain[data.episodes[:, 0]],
+    )
+
+
+def discounted_sums(data: Dataset, discount: float, after: Floats | None = None) -> NDArray[np.float64]:
+    """For every row the discounted rewards to the end of its episode; `after` is earned behind a row that is the last.
+
+    All episodes are summed together, one step at a time from their ends.
+    """
+    sums = data.rewards.astype(np.float64)
+    first, stop = data.episodes[:, 0], data.episodes[:, 1]
+    if after is not None:
+        sums[stop - 1] += discount * after[stop - 1]
+    order = np.argsort(first - stop, kind="stable")  # the longest first
+    first, stop = first[order], stop[order]
+    for back in range(2, int((stop - first).max()) + 1):
+        at = (stop - back)[: np.searchsorted(-(stop - first), -back, side="right")]
+        sums[at] += discount * sums[at + 1]
+    return sums
+
+
+def _mean_rewards(data: Dataset) -> NDArray[np.float64]:
+    """The mean reward of each row's episode."""
+    lengths = np.diff(data.episodes, axis=1)[:, 0]
+    return np.repeat(data.returns / lengths, lengths)
+
+
+class Resampling(NamedTuple):
+    """Episodes drawn for every member: its share of the log to learn from, and the episodes that its value is read at.
+
+    A replicate gives each episode a weight, Poisson(1). It has one member for each fold, which learns from the other
+    folds' episodes with these weights, and is read at the first states of its own fold.
+    """
+
+    weights: NDArray[np.float64]
+    """(replicates, episodes)"""
+    rows: Int[Array, "members most"]
+    """The rows that a member draws from, each as often as its weight says; the first `counts` of them are real."""
+    counts: Int[Array, " members"]
+    reading: Float[Array, "members episodes"]
+    """The weights at which a member's values at the first states are averaged; they sum to 1."""
+    folds: int
+
+
+def resample(log: Log, replicates: int, folds: int, rng: np.random.Generator) -> Resampling:
+    """Draws the weights and the folds. With fewer episodes than folds each member learns from all of them."""
+    episodes = log.episodes
+    folds = folds if episodes >= 2 * folds else 1
+    weights = np.zeros((replicates, episodes))
+    members: list[NDArray[np.int64]] = []
+    reading: list[NDArray[np.float64]] = []
+    for replicate in range(replicates):
+        fold = rng.permutation(np.arange(episodes) % folds)
+        drawn, kept, read = _draw(log, fold, folds, rng)
+        weights[replicate] = drawn
+        members += kept
+        reading += read
+    most = max(map(len, members))
+    rows = np.zeros((len(members), most), np.int32)
+    for i, kept in enumerate(members):
+        rows[i, : len(kept)] = kept
+    counts = np.array([len(kept) for kept in members], np.int32)
+    return Resampling(
+        weights, jnp.asarray(rows), jnp.asarray(counts), jnp.asarray(np.stack(reading), jnp.float32), folds
+    )
+
+
+def _draw(
+    log: Log, fold: NDArray[np.int64], folds: int, rng: np.random.Generator
+) -> tuple[NDArray[np.float64], list[NDArray[np.int64]], list[NDArray[np.float64]]]:
+    """One replicate: drawn again until every member has rows to learn from and episodes to be read at."""
+    all_rows = np.arange(len(log.episode))
+    for _ in range(MOST_DRAWS):
+        weights = rng.poisson(1.0, log.episodes).astype(np.float64)
+        kept: list[NDArray[np.int64]] = []
+        read: list[NDArray[np.float64]] = []
+        for number in range(folds):
+            own = fold == number
+            learned = weights * (~own if folds > 1 else np.ones_like(own))
+            kept.append(np.repeat(all_rows, learned[log.episode].astype(int)))
+            read.append(weights * own)
+        if all(map(len, kept)) and all(share.sum() > 0 for share in read):
+            return weights, kept, [share / share.sum() for share in read]
+    raise UserError(f"dataset {log.data.name}: too few episodes to resample ({log.episodes})")
+
+
+MOST_DRAWS = 1_000
+
+
+def policy_tables(
+    log: Log, policies: Sequence[Acts]
+) -> tuple[Float[Array, "policies rows act"], Float[Array, "policies episodes act"]]:
+    """The actions of all policies after every row and at the first states; the log's own come first."""
+    pairs = [log.own_actions(), *(log.policy_actions(policy) for policy in policies)]
+    after, first = zip(*pairs, strict=True)
+    return jnp.asarray(np.stack(after)), jnp.asarray(np.stack(first))

@@ -1,0 +1,169 @@
+"""A learned model of the log's world: an ensemble of networks for the next state, the reward and the end of an episode.
+
+A rollout follows one member from a first state of the log. It is cut where the members disagree about the next state
+more than they do at any row of the log; from there on the value is that of fitted Q evaluation.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+from numpy.typing import NDArray
+
+from sbac.nn import MLP, Trained, half_cosine
+from sbac.nn.typed import in_chunks, jit, loop, take
+from sbac.trust.fitting import Effort, Fitted, Reporter, values_at, whole_returns
+from sbac.trust.log import BLOCK, Acts, Log
+
+MEMBERS = 5
+MOST_ROLLOUTS = 200
+"""First states that rollouts begin from, spread evenly over the log's episodes."""
+NEGLIGIBLE = 0.01
+"""Rollouts last until gamma^t falls below this; what comes after counts as what comes after a cut."""
+
+
+class Model(eqx.Module):
+    """The ensemble. Outputs: the change of the state in units of `change`, the reward, and the logit of an end."""
+
+    nets: MLP
+    change: Float[Array, " obs"]
+
+    def __call__(self, states: Float[Array, "rows obs"], actions: Float[Array, "rows act"]) -> "Outcome":
+        def member(net: MLP) -> Float[Array, "rows outputs"]:
+            return net(states, actions)
+
+        outputs = jax.vmap(member)(self.nets)
+        size = states.shape[1]
+        return Outcome(
+            states + self.change * outputs[..., :size],
+            outputs[..., size],
+            jax.nn.sigmoid(outputs[..., size + 1]),
+            jnp.sqrt(outputs[..., :size].var(0).mean(-1)),
+        )
+
+
+class Outcome(eqx.Module):
+    """What each member expects."""
+
+    next_states: Float[Array, "members rows obs"]
+    rewards: Float[Array, "members rows"]
+    ends: Float[Array, "members rows"]
+    """The probability that the episode ends."""
+    disagreement: Float[Array, " rows"]
+    """Of the members about the next state: a deviation, in units of the log's own changes."""
+
+
+def learn(log: Log, effort: Effort, seed: int) -> Model:
+    """Trains the members on the log, each with its own first weights and batches."""
+    t = log.transitions
+    going_on = t.going_on[:, None]
+    change = (t.next_states - t.states) * going_on
+    scale = jnp.sqrt((change**2).sum(0) / jnp.maximum(going_on.sum(), 1)) + 1e-6
+    # Rewards in the log's own units would be of any size: as in fitted Q evaluation, those of q are used.
+    wanted = jnp.concatenate([change / scale, t.rewards[:, None]], axis=1)
+    inputs = jnp.concatenate([t.states, t.actions], axis=1)
+    keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), MEMBERS)
+    nets = _learn(effort.hidden, effort.batch_size, sum(effort.steps), keys, inputs, wanted, t.going_on)
+    return Model(nets, scale)
+
+
+@partial(jit, static=(0, 1, 2))
+def _learn(
+    hidden: tuple[int, ...],
+    batch: int,
+    steps: int,
+    keys: PRNGKeyArray,
+    inputs: Float[Array, "rows inputs"],
+    wanted: Float[Array, "rows outputs"],
+    going_on: Float[Array, " rows"],
+) -> MLP:
+    outputs = wanted.shape[1] + 1
+
+    def one(key: PRNGKeyArray) -> MLP:
+        first_key, batch_key = jax.random.split(key)
+
+        def step(i: Array, trained: Trained[MLP]) -> Trained[MLP]:
+            rows = jax.random.randint(jax.random.fold_in(batch_key, i), (batch,), 0, len(inputs))
+
+            def loss(net: MLP) -> tuple[Array, None]:
+                out = net(inputs[rows])
+                errors = (out[:, :-1] - wanted[rows]) ** 2
+                moved = errors[:, :-1].mean(-1) * going_on[rows]  # nothing is known behind an end
+                ended = jax.nn.softplus(out[:, -1]) - (1.0 - going_on[rows]) * out[:, -1]  # -log likelihood
+                return (moved + errors[:, -1] + ended).mean(), None
+
+            return trained.minimise(loss, 1e-3 * half_cosine(i, steps))[0]
+
+        return loop(steps, step, Trained.create(MLP.create(first_key, inputs.shape[1], hidden, outputs))).model
+
+    return jax.vmap(one)(keys)
+
+
+@jit
+def largest_disagreement(model: Model, states: Array, actions: Array) -> Float[Array, ""]:
+    """Of the members, over the rows of the log."""
+    pairs = jnp.concatenate([states, actions], axis=1)
+    size = states.shape[1]
+    return in_chunks(lambda row: model(row[None, :size], row[None, size:]).disagreement[0], pairs, BLOCK).max()
+
+
+@jit
+def _step(
+    model: Model, member: Array, states: Float[Array, "rows obs"], actions: Float[Array, "rows act"]
+) -> tuple[Array, Array, Array, Array]:
+    """Where each row's own member sees it go, with reward, probability of an end, and the members' disagreement."""
+    found, rows = model(states, actions), jnp.arange(len(states))
+    return found.next_states[member, rows], found.rewards[member, rows], found.ends[member, rows], found.disagreement
+
+
+@dataclass(frozen=True)
+class ModelValues:
+    """What the rollouts say of every policy."""
+
+    gains: NDArray[np.float64]
+    """Over the log's mean return, in its reward units."""
+    shares: NDArray[np.float64]
+    """The share of the discounted time that the rollouts lasted before they were cut."""
+
+
+def model_values(
+    log: Log, policies: Sequence[Acts], fitted: Fitted, effort: Effort, seed: int, progress: Reporter
+) -> ModelValues:
+    """Rolls all policies out in the model. `fitted` holds their values by fitted Q evaluation, the log's own first."""
+    model = learn(log, effort, seed)
+    limit = float(largest_disagreement(model, log.transitions.states, log.transitions.actions))
+    chosen = np.unique(np.linspace(0, log.episodes - 1, min(MOST_ROLLOUTS, log.episodes)).astype(int))
+    states = np.repeat(np.asarray(log.starts)[chosen][None], len(policies), axis=0)
+    member = jnp.asarray(np.tile(np.arange(len(chosen)) % MEMBERS, len(policies)))
+    shape, discount = states.shape[:2], log.discount
+    running, alive, value = np.ones(shape, bool), np.ones(shape), np.zeros(shape)
+    horizon = int(np.ceil(np.log(NEGLIGIBLE) / np.log(discount)))
+    actions = _actions(log, policies, states)
+    for time in range(horizon):
+        flat = states.reshape(-1, states.shape[-1]), actions.reshape(-1, actions.shape[-1])
+        stepped = _step(model, member, *map(jnp.asarray, flat))
+        following, rewards, ends, disagreement = (np.asarray(x).reshape(*shape, *x.shape[1:]) for x in stepped)
+        running &= (disagreement <= limit) & np.isfinite(following).all(-1)
+        # q's units: the reward holds the centre's part, for an episode that goes on with probability 1 - ends.
+        value += np.where(running, alive * rewards, 0.0)
+        alive = np.where(running, alive * discount * (1.0 - ends), alive)
+        states = np.where(running[..., None], following, states)
+        actions = np.where(running[..., None], _actions(log, policies, states), actions)
+        if time % 50 == 0:
+            progress("rollouts in the learned model", time, horizon)
+        if not running.any():
+            break
+    after = values_at(take(fitted.networks, slice(1, None)), jnp.asarray(states), jnp.asarray(actions))
+    value += alive * np.asarray(after, np.float64)
+    returns = whole_returns(log, fitted.networks)[chosen].mean()
+    return ModelValues(log.units.centre + log.units.spread * value.mean(1) - returns, 1.0 - alive.mean(1))
+
+
+def _actions(log: Log, policies: Sequence[Acts], states: NDArray[np.float32]) -> NDArray[np.float32]:
+    pairs = zip(policies, states, strict=True)
+    return np.stack([log.act(policy, log.units.observations(rows)) for policy, rows in pairs])

@@ -1,0 +1,122 @@
+"""A few real episodes: which policy to try next, and which one to keep.
+
+What was tried stands in trials.jsonl of the run's folder, a line for each try: {"label": ..., "returns": [...]}. A user
+without an environment that can be opened here writes the lines. The next policy follows from the lines alone, so that
+trying can stop and go on at any time.
+
+The rule is UCB: the policy with the largest mean return so far plus a bonus for having been tried little. Before that
+each candidate is tried once, in the order of the estimates from the log. With a budget of N episodes there are N / 2
+candidates, the best by these estimates: each can then be tried twice.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sbac import files, interrupts
+from sbac.environments.opening import EnvSource
+from sbac.errors import UserError, positive, unknown
+from sbac.evaluation.rollout import Evaluator
+from sbac.policy import Policy
+from sbac.records import parse
+
+TRIALS_FILE = "trials.jsonl"
+FIRST_SEED = 20_000
+"""Of the environment, for the first try; the others count on. Evaluations during training begin at 10,000."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A line of trials.jsonl."""
+
+    label: str
+    returns: list[float]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """The best policy after the tries, with all returns by label."""
+
+    label: str
+    returns: dict[str, list[float]]
+
+    @property
+    def episodes(self) -> int:
+        return sum(map(len, self.returns.values()))
+
+
+def read_trials(folder: Path, labels: Sequence[str]) -> dict[str, list[float]]:
+    """The returns by label, in the order in which they came."""
+    path = folder / TRIALS_FILE
+    found: dict[str, list[float]] = {label: [] for label in labels}
+    for number, row in enumerate(files.read_rows(path), 1):
+        trial = parse(Trial, row, f"{path}: line {number}")
+        if trial.label not in found:
+            raise UserError(f"{path}: line {number}: {unknown('label', trial.label, labels)}")
+        if not all(map(math.isfinite, trial.returns)):
+            raise UserError(f"{path}: line {number}: returns are not finite; expected numbers")
+        found[trial.label] += trial.returns
+    return found
+
+
+def candidates(ranked: Sequence[str], budget: int) -> list[str]:
+    """The policies that are tried with so many episodes; `ranked` has the best by the estimates first."""
+    return list(ranked[: max(1, min(len(ranked), budget // 2))])
+
+
+def next_label(ranked: Sequence[str], returns: dict[str, list[float]], budget: int) -> str | None:
+    """The policy to try next; None when the budget is spent."""
+    tries = sum(len(returns[label]) for label in ranked)
+    if tries >= budget:
+        return None
+    tried = candidates(ranked, budget)
+    fresh = [label for label in tried if not returns[label]]
+    if fresh:
+        return fresh[0]
+    spread = deviation([returns[label] for label in tried])
+
+    def promise(label: str) -> float:
+        own = returns[label]
+        return float(np.mean(own)) + spread * math.sqrt(2 * math.log(tries) / len(own))
+
+    return max(tried, key=promise)
+
+
+def deviation(groups: Sequence[Sequence[float]]) -> float:
+    """The standard deviation of a policy's episodes, over all policies; of all returns where each has only one."""
+    residuals = np.concatenate([np.asarray(group) - np.mean(group) for group in groups])
+    freedom = len(residuals) - len(groups)
+    if freedom > 0:
+        return float(np.sqrt((residuals**2).sum() / freedom))
+    everything = np.concatenate([np.asarray(group) for group in groups])
+    return float(everything.std())
+
+
+def best_tried(ranked: Sequence[str], returns: dict[str, list[float]]) -> str:
+    """The largest mean return among the policies that were tried at least as often as the average one."""
+    tried = [label for label in ranked if returns[label]]
+    if not tried:
+        return ranked[0]
+    average = np.mean([len(returns[label]) for label in tried])
+    often = [label for label in tried if len(returns[label]) >= average]
+    return max(often, key=lambda label: float(np.mean(returns[label])))
+
+
+def try_policies(
+    folder: Path, policies: dict[str, Policy], ranked: Sequence[str], environment: EnvSource, budget: int
+) -> Tried:
+    """Plays episodes one at a time until the folder holds `budget` of them. Each is on disk before the next begins."""
+    positive("try", budget)
+    evaluator = Evaluator(environment)
+    while True:
+        interrupts.check()
+        returns = read_trials(folder, ranked)
+        label = next_label(ranked, returns, budget)
+        if label is None:
+            return Tried(best_tried(ranked, returns), returns)
+        seed = FIRST_SEED + sum(map(len, returns.values()))
+        played = evaluator(policies[label], 1, seed)
+        files.append_rows(folder / TRIALS_FILE, [{"label": label, "returns": played.returns}])

@@ -1,0 +1,238 @@
+"""How good are the estimates and the choice on real runs? Estimates, diagnostics and true returns, row by row.
+
+    python studies/trust.py runs/hopper-medium-made ... --out results/trust.jsonl          # GPU for the estimates
+    python studies/trust.py --summary --out results/trust.jsonl
+
+A row has a policy's estimate with all replicates and diagnostics, the seconds that the estimates of its run took, and
+its returns over episodes that nothing was chosen on. Runs whose rows are in the file already are skipped. Thresholds
+act in the summary, not in the rows: they can be fixed on some seeds (--seeds 100 101) and tried on others.
+"""
+
+import argparse
+import dataclasses
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+FIRST_EPISODE = 50_000
+"""Seed of the environment for the truth: no other part of the package plays there."""
+LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+
+
+# --- Rows -------------------------------------------------------------------------------------------------------------
+
+
+def measure(
+    folder: Path, data: str | None, effort_name: str | None, episodes: int, model: bool
+) -> list[dict[str, Any]]:
+    """All policies of a run."""
+    from sbac.evaluation.evaluate_run import evaluate_policies
+    from sbac.runs import Run
+    from sbac.trust.choosing import default_effort, discount_of, judged_candidates, log_of, preset_setting
+    from sbac.trust.fitting import Reporter, find_effort
+    from sbac.trust.log import read_log
+
+    run = Run.load(folder)
+    log = read_log(log_of(run, data), discount_of(run.record))
+    effort = find_effort(effort_name or default_effort(run.record))
+    started = time.perf_counter()
+    candidates = judged_candidates(run, log, effort, 0, model, False, Reporter())
+    seconds = time.perf_counter() - started
+    played = {
+        (row.seed, json.dumps(row.setting)): row.episodes
+        for row in evaluate_policies(folder, None, episodes, FIRST_EPISODE)
+    }
+    preset = preset_setting(run.record)
+    rows: list[dict[str, Any]] = []
+    for candidate in candidates:
+        truth, found = played[candidate.seed, json.dumps(candidate.setting)], candidate.estimate
+        discounted = truth.discounted or []
+        rows.append(
+            {
+                "run": str(folder),
+                "data": log.data.name,
+                "algorithm": run.record.algorithm,
+                "label": candidate.label,
+                "seed": candidate.seed,
+                "setting": candidate.setting,
+                "preset": {name: preset.get(name) for name in candidate.setting},
+                "own": None if found is None else found.value - found.gain,
+                "gains": None if found is None else found.gains,
+                "diagnostics": None if found is None else dataclasses.asdict(found.diagnostics),
+                "log": float(log.returns.mean()),
+                "best_logged": float(log.returns.max()),
+                "effort": dataclasses.asdict(effort),
+                "seconds": round(seconds, 1),
+                "discounted": [float(f"{x:.6g}") for x in discounted],
+                "scores": [float(f"{x:.6g}") for x in truth.scores or truth.returns],
+            }
+        )  # fmt: skip
+    return rows
+
+
+# --- Summary ----------------------------------------------------------------------------------------------------------
+
+
+def candidates_of(rows: Sequence[dict[str, Any]]) -> list[Any]:
+    """The candidates with the estimates that the present thresholds give."""
+    from sbac.trust.choosing import Candidate
+    from sbac.trust.estimates import Diagnostics, from_replicates
+
+    return [
+        Candidate(
+            row["label"],
+            row["seed"],
+            row["setting"],
+            None
+            if row["gains"] is None
+            else from_replicates(
+                np.full(len(row["gains"]), row["own"]), np.array(row["gains"]), Diagnostics(**row["diagnostics"])
+            ),
+        )
+        for row in rows
+    ]
+
+
+class Chosen(NamedTuple):
+    """The outcome of one choice; regrets are in points below the oracle."""
+
+    task: str
+    rank: float
+    regret: float
+    preset: float
+    """The regret of the preset's setting."""
+    random: float
+    """The mean regret of all settings."""
+    warned: bool
+
+
+def choice_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """One choice for each task and seed: regret beside a random choice, the preset's setting and the oracle.
+
+    The oracle chooses on the first half of the episodes; everything is scored on the second.
+    """
+    from sbac.trust.choosing import decide, usual_candidate
+
+    found: list[Chosen] = []
+    for task, seed in sorted({(row["data"], row["seed"]) for row in rows}):
+        own = [row for row in rows if (row["data"], row["seed"]) == (task, seed)]
+        halves = [np.array_split(np.array(row["scores"]), 2) for row in own]
+        chosen_on, scored = (np.array([half[i].mean() for half in halves]) for i in (0, 1))
+        candidates, preset = candidates_of(own), own[0]["preset"]
+        labels = [row["label"] for row in own]
+        verdict = decide(candidates, preset)
+        taken, usual = labels.index(verdict.label), labels.index(usual_candidate(candidates, preset).label)
+        best = scored[chosen_on.argmax()]
+        gains = [candidate.gain for candidate in candidates]
+        rank = (
+            float(np.asarray(stats.spearmanr(gains, [np.mean(row["discounted"]) for row in own]))[0])
+            if len(own) > 2
+            else np.nan
+        )
+        warned = candidates[taken].set_aside or not verdict.decided
+        found.append(
+            Chosen(
+                task,
+                rank,
+                float(best - scored[taken]),
+                float(best - scored[usual]),
+                float(best - scored.mean()),
+                warned,
+            )
+        )
+    lines = [
+        "task | choices | rank correlation | regret: chosen, preset, random | worst below the preset without a warning"
+    ]
+    for task in [*sorted({entry.task for entry in found}), "all"]:
+        part = [entry for entry in found if task in (entry.task, "all")]
+        silent = [entry.preset - entry.regret for entry in part if not entry.warned]
+        rank = np.nanmean([entry.rank for entry in part])
+        regrets = [np.mean(column) for column in zip(*((e.regret, e.preset, e.random) for e in part), strict=True)]
+        numbers = " ".join(f"{regret:.1f}" for regret in regrets)
+        lines.append(f"{task} | {len(part)} | {rank:.2f} | {numbers} | {min(silent, default=float('nan')):.1f}")
+    return lines
+
+
+def coverage_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """How often the interval of the gain holds the truth, by task and by nominal level, and the interval score."""
+    from scipy.special import stdtrit
+
+    lines = ["task | policies | warned | inside the 90 % interval | interval score: ours, trivial"]
+    inside_by_task: list[float] = []
+    curve: dict[float, list[bool]] = {level: [] for level in LEVELS}
+    totals: list[tuple[float, float]] = []
+    for task in sorted({row["data"] for row in rows}):
+        own = [row for row in rows if row["data"] == task and row["gains"] is not None]
+        inside: list[bool] = []
+        scores: list[tuple[float, float]] = []
+        for row, candidate in zip(own, candidates_of(own), strict=True):
+            estimate = candidate.estimate
+            if not estimate.has_interval:
+                continue
+            truth = np.mean(row["discounted"]) - row["log"]
+            error = np.std(row["discounted"], ddof=1) / np.sqrt(len(row["discounted"]))
+            half, count = 0.5 * (estimate.gain_high - estimate.gain_low), len(row["gains"])
+            for level in LEVELS:
+                scaled = half * stdtrit(count - 1, 0.5 + level / 2) / stdtrit(count - 1, 0.95)
+                allowed = np.hypot(scaled, stats.norm.ppf(0.5 + level / 2) * error)
+                curve[level].append(bool(abs(truth - estimate.gain) <= allowed))
+            inside.append(curve[0.9][-1])
+            trivial = interval_score(0.0, row["best_logged"] - row["log"], truth)
+            scores.append((interval_score(estimate.gain_low, estimate.gain_high, truth), trivial))
+        totals += scores
+        inside_by_task += [float(np.mean(inside))] if inside else []
+        covered = f"{100 * np.mean(inside):.0f} %" if inside else "none"
+        means = np.mean(scores, axis=0) if scores else (np.nan, np.nan)
+        warned = 1 - len(inside) / max(len(own), 1)
+        lines.append(f"{task} | {len(own)} | {100 * warned:.0f} % | {covered} | {means[0]:.1f} {means[1]:.1f}")
+    if inside_by_task:
+        error = np.std(inside_by_task, ddof=1) / np.sqrt(len(inside_by_task)) if len(inside_by_task) > 1 else np.nan
+        means = np.mean(totals, axis=0)
+        lines.append(
+            f"mean over tasks: {100 * np.mean(inside_by_task):.0f} +- {100 * error:.0f} %; "
+            f"interval score {means[0]:.1f}, trivial {means[1]:.1f}"
+        )
+        lines.append(
+            "nominal: inside: " + ", ".join(f"{level:g}: {np.mean(hits):.2f}" for level, hits in curve.items())
+        )
+    return lines
+
+
+def interval_score(low: float, high: float, truth: float, level: float = 0.9) -> float:
+    """The width, and a penalty for a truth outside: smaller is better, and honest intervals are best."""
+    return high - low + 2 / (1 - level) * (max(low - truth, 0.0) + max(truth - high, 0.0))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="*", type=Path, help="run folders of sbac train or sbac bench")
+    parser.add_argument("--out", type=Path, default=Path("results/trust.jsonl"))
+    parser.add_argument("--data", help="the log, where the run's own is not found by its name")
+    parser.add_argument("--effort", help="quick or full")
+    parser.add_argument("--episodes", type=int, default=100)
+    parser.add_argument("--no-model", action="store_true")
+    parser.add_argument("--seeds", nargs="+", type=int, help="only these seeds in the summary")
+    parser.add_argument("--summary", action="store_true", help="only summarise the file")
+    args = parser.parse_args()
+    rows = [json.loads(line) for line in args.out.read_text().splitlines()] if args.out.exists() else []
+    for folder in [] if args.summary else args.runs:
+        if str(folder) in {row["run"] for row in rows}:
+            continue
+        new = measure(folder, args.data, args.effort, args.episodes, not args.no_model)
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        with args.out.open("a") as file:
+            file.write("".join(json.dumps(row) + "\n" for row in new))
+        rows += new
+        print(f"{folder}: {len(new)} policies, estimates in {new[0]['seconds']} s", flush=True)
+    rows = [row for row in rows if args.seeds is None or row["seed"] in args.seeds]
+    if rows:
+        print("\n".join([*choice_lines(rows), "", *coverage_lines(rows)]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""The policy card: what it says of an estimate that can be believed, and of one that cannot."""
+
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import sbac
+from sbac.policy import Policy
+from sbac.report.card import build_card, largest
+from sbac.report.card_picture import returns_picture
+from sbac.runs import DataRecord, Run, RunRecord, Watch
+from sbac.trust.behaviour import clone, compared_rows, departures
+from sbac.trust.choosing import CandidateRecord, ChoiceRecord
+from sbac.trust.estimates import Diagnostics
+from sbac.trust.log import read_log
+from truth.logged import Linear
+
+LABEL = "alpha=2_seed=0"
+FOUND = Diagnostics(100, 8.0, 2.0, 10.0, 0.0, 0.01, 0.02, 1.0, 0.5, model_gain=0.4, model_share=0.9)
+
+
+def policy() -> Policy:
+    """a = tanh(1) times the bound everywhere: far from a log that stays near 0."""
+    scale = {"observation_mean": np.zeros(3), "observation_std": np.ones(3), "action_low": [-3.0], "action_high": [3.0]}
+    arrays = {f"scale/{name}": np.asarray(value, np.float32) for name, value in scale.items()}
+    arrays |= {"policy/weights/0": np.zeros((3, 1), np.float32), "policy/biases/0": np.ones(1, np.float32)}
+    return Policy(
+        "deterministic", arrays, {"algorithm": "sbac", "seed": 0, "label": LABEL, "grid": ["alpha"], "alpha": 2.0}
+    )
+
+
+@pytest.fixture(scope="module")
+def log():
+    world = Linear.random(0)
+    return read_log(sbac.Dataset(**world.log(40, 0), name="<log>"), world.discount)
+
+
+@pytest.fixture(scope="module")
+def run(log):
+    about = DataRecord("<log>", "user", None, len(log.data), log.episodes, "0")
+    runs = [{"seed": 0, "alpha": 2.0, "steps": [1, 1]}]
+    record = RunRecord(1, "sbac", "quick", [LABEL], runs, Watch(None, 10, 0, None), {}, data=about)
+    return Run(record, [policy()], [], [])
+
+
+def choice(**changes) -> ChoiceRecord:
+    row = {"value": 5.0, "low": 4.5, "high": 5.5, "gain": 0.5, "gain_low": 0.2, "gain_high": 0.8, "warnings": []}
+    row |= {"set_aside": bool(changes.get("warnings"))} | changes
+    candidate = CandidateRecord(LABEL, 0, {"alpha": 2.0}, diagnostics=FOUND, **row)
+    return ChoiceRecord(1, LABEL, True, "the largest estimated gain", 4.5, 0.9, [candidate])
+
+
+class Words(HTMLParser):
+    """The text of a page, and its tags in order."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.text, self.tags = "", list[str]()
+        self.feed(page)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.append(tag)
+
+
+def test_the_card_says_how_much_better_and_how_sure(run, log) -> None:
+    page = Words(build_card(run, log, choice()))
+    assert "better than the log by 0.500, with 90 % between 0.200 and 0.800" in page.text
+    assert "40 episodes" in page.text and "<log>" in page.text
+    assert "gain by the learned model" in page.text
+    assert "script" not in page.tags and "svg" in page.tags
+
+
+def test_a_warning_stands_in_place_of_an_interval(run, log) -> None:
+    bare = {"low": None, "high": None, "gain_low": None, "gain_high": None}
+    page = Words(build_card(run, log, choice(warnings=["values <go> beyond"], **bare)))
+    assert "Nothing reliable can be said" in page.text and "values <go> beyond" in page.text
+
+
+def test_the_states_of_largest_departure_come_first_and_from_different_episodes(log) -> None:
+    model, rows, far = clone(log, (32, 32), 0, steps=500), compared_rows(log), policy()
+    distances = departures(log, model, far, rows)
+    found = largest(log, model, far, rows, distances)
+    assert found[0].distance == pytest.approx(distances.max())
+    assert [state.distance for state in found] == sorted((state.distance for state in found), reverse=True)
+    assert len({state.row // 50 for state in found}) == len(found) == 5
+    np.testing.assert_allclose(found[0].policy_action, 3 * np.tanh(1.0), rtol=1e-5)
+    number, value, deviations = found[0].features[0]
+    assert value == log.data.observations[found[0].row, number] and abs(deviations) >= abs(found[0].features[1][2])
+
+
+def test_the_picture_holds_everything_inside_its_frame() -> None:
+    svg = returns_picture(np.array([1.0, 2.0, 3.0]), 9.0, (5.0, 20.0), [10.0, 12.0])
+    for part in svg.split('x1="')[1:]:
+        assert 0 <= float(part.split('"')[0]) <= 800
+    assert "in the environment" in svg and svg.count("<circle") == 2

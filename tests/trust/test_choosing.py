@@ -1,0 +1,172 @@
+"""Which policy is taken: the rule on made-up estimates, and a whole choice that reads nothing but policies and log."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import sbac
+from sbac.trust.choosing import (
+    Candidate,
+    Choice,
+    apart,
+    choice_record,
+    decide,
+    preset_setting,
+    read_choice,
+    select,
+    usual_candidate,
+    write_choice,
+)
+from sbac.trust.describe import choice_text
+from sbac.trust.estimates import from_replicates
+from sbac.trust.fitting import Effort
+from truth.logged import Table
+
+from .test_estimates import SOUND
+
+TINY = Effort(2, 2, (16,), 32, (50, 50), 1e-3, 0.1)
+OWN = np.full(4, 5.0)
+
+
+def candidate(alpha, gains, seed=0, **diagnostics):
+    found = dataclasses.replace(SOUND, moved=0.0, missed=0.0, **diagnostics)
+    return Candidate(
+        f"alpha={alpha:g}_seed={seed}", seed, {"alpha": alpha}, from_replicates(OWN, np.array(gains), found)
+    )
+
+
+LOW = candidate(0.25, [0.1, 0.2, 0.1, 0.2])
+USUAL = candidate(1.0, [0.9, 1.0, 1.1, 1.0])
+CLEAR = candidate(4.0, [1.9, 2.0, 2.1, 2.0])
+FAR = candidate(16.0, [8.0, 8.1, 8.2, 8.1], distance=9.0)
+
+
+def test_a_gain_clearly_above_the_presets_is_taken() -> None:
+    verdict = decide([LOW, USUAL, CLEAR], {"alpha": 1.0})
+    assert verdict.label == CLEAR.label and verdict.decided
+
+
+def test_where_it_cannot_tell_it_says_so_and_takes_the_presets() -> None:
+    close = candidate(4.0, [0.5, 1.9, 0.6, 1.3])
+    verdict = decide([LOW, USUAL, close], {"alpha": 1.0})
+    assert verdict.label == USUAL.label and not verdict.decided
+    assert "cannot tell" in verdict.reason
+
+
+def test_replicates_are_compared_pair_by_pair() -> None:
+    """Both gains vary much and together: their difference does not."""
+    usual, better = candidate(1.0, [0.0, 1.0, 2.0, 3.0]), candidate(4.0, [0.4, 1.5, 2.4, 3.5])
+    assert decide([usual, better], {"alpha": 1.0}).label == better.label
+
+
+def test_a_policy_with_a_warning_is_set_aside_however_large_its_gain() -> None:
+    assert FAR.set_aside
+    assert decide([LOW, USUAL, CLEAR, FAR], {"alpha": 1.0}).label == CLEAR.label
+
+
+def test_where_nothing_can_be_believed_the_presets_is_taken_without_a_promise() -> None:
+    usual = candidate(1.0, [0.9, 1.0, 1.1, 1.0], distance=9.0)
+    verdict = decide([usual, FAR], {"alpha": 1.0})
+    assert verdict.label == usual.label and not verdict.decided and "without a promise" in verdict.reason
+
+
+def test_a_warned_preset_gives_way() -> None:
+    usual = candidate(1.0, [0.9, 1.0, 1.1, 1.0], distance=9.0)
+    assert decide([LOW, usual], {"alpha": 1.0}).label == LOW.label
+
+
+def test_the_usual_setting_is_the_nearest_by_ratio() -> None:
+    assert usual_candidate([LOW, CLEAR], {"alpha": 0.5}).label == LOW.label
+    assert usual_candidate([LOW, CLEAR], {"alpha": 2.0}).label == CLEAR.label
+    assert apart(2.0, 1.0) == apart(0.5, 1.0)
+    assert apart("q", "none") == 1.0 and apart(0.0, 0.0) == 0.0
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    data = sbac.Dataset(**Table.random(0).log(40, 0))
+    folder = tmp_path_factory.mktemp("run") / "run"
+    run = sbac.train(
+        data, "sbac-no-w", steps=30, seeds=1, alpha=[0.5, 2.0], evaluate=False, out=folder, hidden=[16], batch_size=32
+    )
+    return data, folder, run
+
+
+@pytest.fixture(scope="module")
+def choice(trained):
+    data, _, run = trained
+    return select(run, data, effort=TINY)
+
+
+def test_a_choice_has_what_the_contract_names(choice, trained) -> None:
+    assert isinstance(choice, Choice) and choice.best in trained[2].policies
+    assert len(choice.table) == 2
+    first = choice.table[0]
+    assert first["label"] == choice.label == choice.best.config["label"]
+    names = {"label", "alpha", "seed", "value", "low", "high", "gain", "gain_low", "gain_high", "warnings", "set_aside"}
+    assert set(first) == names
+    assert {row["alpha"] for row in choice.table} == {0.5, 2.0}
+    for row in choice.table:
+        assert (row["gain_low"] is None) == bool(row["warnings"])
+    for candidate in choice.candidates:
+        assert candidate.estimate is not None and candidate.estimate.diagnostics.model_gain is not None
+    json.dumps(choice.table, allow_nan=False)
+    assert choice.label in choice_text(choice)
+
+
+def test_nothing_but_policies_and_log_is_read(choice, trained, tmp_path, monkeypatch) -> None:
+    """The same choice from a folder without evaluations, metrics and checkpoint, and without any environment."""
+    data, folder, _ = trained
+    bare = tmp_path / "bare"
+    shutil.copytree(folder, bare)
+    for name in ("evaluations.jsonl", "metrics.jsonl"):
+        (bare / name).write_text("")
+    shutil.rmtree(bare / "checkpoint")
+    record = json.loads((bare / "config.json").read_text())
+    record["evaluation"]["environment"] = None
+    (bare / "config.json").write_text(json.dumps(record))
+
+    def closed(*arguments, **options):
+        raise AssertionError("an environment was opened")
+
+    monkeypatch.setattr("gymnasium.make", closed)
+    monkeypatch.setattr("sbac.evaluation.rollout.Evaluator.__init__", closed)
+    again = select(bare, data, effort=TINY)
+    assert again.label == choice.label
+    assert again.table == choice.table
+
+
+def test_the_file_of_a_choice_reads_back(choice, tmp_path) -> None:
+    assert read_choice(tmp_path) is None
+    write_choice(tmp_path, choice)
+    found = read_choice(tmp_path)
+    assert found is not None and found.label == choice.label
+    assert [row.label for row in found.candidates] == [row.label for row in choice_record(choice).candidates]
+
+
+def test_bad_input_is_named(trained, tmp_path) -> None:
+    data, folder, run = trained
+    with pytest.raises(sbac.UserError, match="name it with --data"):
+        select(folder, effort=TINY)  # arrays have no name to load them by
+    small = sbac.Dataset(np.zeros((4, 2)), np.zeros((4, 1)), np.zeros(4), np.ones(4))
+    with pytest.raises(sbac.UserError, match="the run's policies expect \\(6, 1\\)"):
+        select(run, small, effort=TINY)
+
+
+def test_a_diverged_policy_is_set_aside(trained) -> None:
+    data, folder, _ = trained
+    run = sbac.Run.load(folder)
+    run.policies[0].arrays["policy/weights/0"][:] = np.nan
+    found = select(run, data, effort=TINY, model=False)
+    assert found.table[-1]["set_aside"] and found.table[-1]["value"] is None
+    assert found.table[-1]["warnings"] == ["its training has diverged"]
+    assert found.best is run.policies[1]
+
+
+def test_the_presets_setting_comes_from_the_method(trained) -> None:
+    from sbac.algorithms import find
+
+    assert preset_setting(trained[2].record)["alpha"] == find("sbac-no-w").presets["quick"]["alpha"]

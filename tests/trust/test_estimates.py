@@ -1,0 +1,141 @@
+"""Estimates against worlds whose values are known, and what makes them doubtful."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+import sbac
+from sbac.trust.behaviour import clone, departures
+from sbac.trust.estimates import Diagnostics, doubts, fqe, from_replicates, judge
+from sbac.trust.fitting import Effort
+from sbac.trust.log import read_log
+from truth.logged import Linear, Table
+
+SMALL = Effort(3, 2, (32, 32), 64, (1_000, 1_000), 2e-3, 0.1)
+
+
+@pytest.fixture(scope="module")
+def table():
+    world = Table.random(0)
+    return world, read_log(sbac.Dataset(**world.log(400, 0)), world.discount)
+
+
+@pytest.fixture(scope="module")
+def judged(table):
+    world, log = table
+    choices = [world.usual(), world.improved()]
+    found = judge(log, [world.acts(choice) for choice in choices], SMALL, 0)
+    return world, log, choices, found
+
+
+def test_values_of_a_tabular_world(judged) -> None:
+    world, log, choices, found = judged
+    for choice, estimate in zip(choices, found.estimates, strict=True):
+        truth = world.value(np.eye(3)[choice])
+        assert estimate.value == pytest.approx(truth, rel=0.03)
+        assert estimate.gain == pytest.approx(truth - world.value(world.mu), abs=0.03 * truth)
+        assert estimate.warnings == []
+        assert estimate.gain_low < estimate.gain < estimate.gain_high
+
+
+def test_the_logs_own_value_is_its_mean_return(judged) -> None:
+    world, log, _, found = judged
+    assert found.fitted.own.mean() == pytest.approx(world.value(world.mu), rel=0.02)
+    assert found.fitted.values[-1, 0].mean() == pytest.approx(world.value(world.mu), rel=0.02)
+
+
+@pytest.mark.slow
+def test_values_of_a_linear_gaussian_world_within_two_percent() -> None:
+    world = Linear.random(0)
+    effort = Effort(4, 2, (64, 64), 256, (4_000, 4_000), 1e-3, 0.1)
+    log = read_log(sbac.Dataset(**world.log(1_000, 0)), world.discount)
+    gains = [world.better(share) for share in (0.0, 0.3)]
+    found = judge(log, [world.acts(gain) for gain in gains], effort, 0)
+    for gain, estimate in zip(gains, found.estimates, strict=True):
+        assert estimate.value == pytest.approx(world.value(gain), rel=0.02)
+
+
+def test_linear_truth_agrees_with_the_logs_returns() -> None:
+    world = Linear.random(0)
+    world = dataclasses.replace(world, length=120)
+    log = read_log(sbac.Dataset(**world.log(2_000, 1)), world.discount)
+    truth = world.value(world.gain, world.deviation)
+    assert log.returns.mean() == pytest.approx(truth, abs=4 * log.returns.std() / math.sqrt(2_000))
+
+
+def test_one_seed_gives_one_answer(table) -> None:
+    world, log = table
+    short = dataclasses.replace(SMALL, steps=(50, 50))
+    policies = [world.acts(world.usual()), world.acts(world.rare())]
+    first, second = (judge(log, policies, short, 3).estimates for _ in range(2))
+    assert first == second
+
+
+def test_distance_is_in_the_logs_own_deviations() -> None:
+    world = Linear.random(0)
+    log = read_log(sbac.Dataset(**world.log(200, 0)), world.discount)
+    model = clone(log, (32, 32), 0, steps=1_500)
+    rows = np.arange(0, len(log.data), 7)
+    at_mean = departures(log, model, world.acts(world.gain), rows)
+
+    def shifted(observations):
+        return world.acts(world.gain)(observations) + 2 * world.deviation
+
+    assert at_mean.mean() < 0.3
+    assert departures(log, model, shifted, rows).mean() == pytest.approx(2.0, rel=0.15)
+
+
+# --- Doubts -----------------------------------------------------------------------------------------------------------
+
+SOUND = Diagnostics(
+    episodes=100,
+    largest=8.0,
+    least=2.0,
+    highest_possible=10.0,
+    lowest_possible=0.0,
+    moved=0.01,
+    missed=0.02,
+    return_deviation=1.0,
+    distance=0.5,
+)
+
+
+def test_nothing_speaks_against_a_sound_estimate() -> None:
+    assert doubts(SOUND, 1.0, 0.2) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"episodes": 5}, "5 episodes"),
+        ({"largest": 11.0}, "beyond what the rewards allow"),
+        ({"least": -2.0}, "beyond what the rewards allow"),
+        ({"moved": -0.3}, "still moving"),
+        ({"missed": 0.8}, "misses the log's own mean return"),
+        ({"distance": 4.0}, "no data there"),
+        ({"model_gain": 3.0}, "do not confirm"),
+    ],
+)
+def test_each_threshold_gives_its_warning_and_takes_the_interval_away(changes, words) -> None:
+    found = dataclasses.replace(SOUND, **changes)
+    own, gains = np.array([4.0, 4.1, 3.9]), np.array([1.0, 1.1, 0.9])
+    estimate = from_replicates(own, gains, found)
+    assert len(estimate.warnings) == 1 and words in estimate.warnings[0]
+    assert not estimate.has_interval and estimate.low == -math.inf
+
+
+def test_the_interval_is_students_widened_by_what_is_known_to_be_off() -> None:
+    own, gains = np.array([4.0, 4.1, 3.9]), np.array([1.0, 1.1, 0.9])
+    exact = from_replicates(own, gains, dataclasses.replace(SOUND, missed=0.0))
+    assert exact.gain_high - exact.gain == pytest.approx(2.919986 * 0.1)
+    wider = from_replicates(own, gains, dataclasses.replace(SOUND, missed=0.0, model_gain=1.3))
+    assert wider.gain_high - wider.gain == pytest.approx(math.hypot(2.919986 * 0.1, 0.3))
+    assert exact.value == pytest.approx(5.0)
+
+
+def test_fqe_names_an_unknown_effort() -> None:
+    data = sbac.Dataset(**Table.random(0).log(30, 0))
+    with pytest.raises(sbac.UserError, match="unknown effort 'quik'"):
+        fqe(data, lambda x: np.zeros((len(x), 1)), effort="quik")
