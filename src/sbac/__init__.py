@@ -5,6 +5,8 @@ import importlib
 TYPE_CHECKING = False  # typing's own: to import it here would look for it in the current folder under `python -m sbac`
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from sbac.callbacks import Callback as Callback
     from sbac.data import Dataset as Dataset
     from sbac.data import load as load
@@ -44,7 +46,7 @@ _HOMES = {
 __all__ = [*_HOMES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> "Any":
     if name == "__version__":
         value = _installed_version()
     elif name in _HOMES:

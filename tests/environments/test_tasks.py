@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from sbac.data import TASKS, find_task, normalised_score
+from sbac.environments.opening import open_environment
 from sbac.environments.tasks import task_of_file
 from sbac.errors import UserError
 
@@ -87,3 +88,16 @@ def test_d4rl_file_names():
     assert task_of_file("walker_mixed.hdf5") == "walker2d-medium-replay-v0"
     assert task_of_file("door-v0_demos_clipped.hdf5") == "door-human-v0"
     assert task_of_file("log.hdf5") is None
+
+
+@pytest.mark.parametrize("task", ["halfcheetah-medium-v2", "hopper-demo", "walker2d-expert-made", "pen-human-v1"])
+@pytest.mark.filterwarnings("ignore:.*out of date.*")
+def test_the_sizes_of_a_task_are_those_of_its_environment(task: str) -> None:
+    environment = open_environment(find_task(task).env_id)
+    assert find_task(task).sizes == (environment.observation_space.shape[0], environment.action_space.shape[0])
+
+
+@pytest.mark.parametrize("task", ["hammer-human-v1", "door-human-v1", "relocate-human-v1"])
+@pytest.mark.slow
+def test_the_sizes_of_the_other_adroit_tasks(task: str) -> None:
+    test_the_sizes_of_a_task_are_those_of_its_environment(task)

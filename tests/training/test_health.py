@@ -58,7 +58,8 @@ def test_an_exploding_run_changes_no_other(tmp_path: Path) -> None:
 
 
 def test_the_last_good_policy_is_kept_and_the_step_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    short = sbac.train(make_log(), "bc", seeds=3, **SMALL | {"steps": 4})
+    fewer: dict[str, Any] = SMALL | {"steps": 4}
+    short = sbac.train(make_log(), "bc", seeds=3, **fewer)
     poison(monkeypatch, phase=0, row=1, at=5)
     run = sbac.train(make_log(), "bc", out=tmp_path / "run", seeds=3, **SMALL, **WATCHED)
     assert run.failures == {"seed=1": Failure("clone", 5, "clone", 4)}
@@ -79,17 +80,16 @@ def test_what_fails_in_the_first_steps_of_a_later_phase_keeps_the_phase_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Both alphas stand on the estimate of their seed; one of them fails at once."""
-    options = SMALL | {"ratio_hidden": (4,), "alpha": [0.5, 2.0]}
-    whole = sbac.train(make_log(), "sbac", **options | {"steps": (4, 0)})
+    options: dict[str, Any] = SMALL | {"ratio_hidden": (4,), "alpha": [0.5, 2.0], "steps": (4, 4)}
     poison(monkeypatch, phase=1, row=0, at=1)
-    run = sbac.train(make_log(), "sbac", **options | {"steps": (4, 4)})
+    run = sbac.train(make_log(), "sbac", **options)
     assert run.failures == {"alpha=0.5_seed=0": Failure("improve", 1, "estimate", 4)}
-    assert run.policies[0].is_finite and whole.failures == {}
+    assert run.policies[0].is_finite
 
 
 def test_what_fails_in_a_shared_phase_fails_in_all_that_stand_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     poison(monkeypatch, phase=0, row=1, at=3)
-    options = SMALL | {"ratio_hidden": (4,), "alpha": [0.5, 2.0], "steps": (4, 4)}
+    options: dict[str, Any] = SMALL | {"ratio_hidden": (4,), "alpha": [0.5, 2.0], "steps": (4, 4)}
     run = sbac.train(make_log(), "sbac", seeds=2, **options)
     expected = Failure("estimate", 3, "estimate", 2)
     assert run.failures == {"alpha=0.5_seed=1": expected, "alpha=2_seed=1": expected}

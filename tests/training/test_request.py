@@ -43,6 +43,8 @@ def make_log(rows: int = 60) -> sbac.Dataset:
         ({"environment": "No-such-v0"}, "No-such-v0"),
         ({"environment": "Hopper-v4"}, "11 observations"),
         ({"warm_start": Path("no-such-run")}, "no-such-run"),
+        ({"evaluation_seed": -1}, "evaluation_seed -1: expected at least 0"),
+        ({"options": {"hidden": [[10] * 100, [4]]}}, "too many for the name of a policy's file"),
     ],
 )
 def test_a_request_that_cannot_be_trained(asked: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -61,6 +63,26 @@ def test_an_online_request_that_cannot_be_trained(asked: dict[str, Any], message
     with pytest.raises(UserError, match=message):
         OnlineRequest(**wanted)
     assert not (tmp_path / "run").exists()
+
+
+def test_data_that_do_not_fit_the_task_they_claim(tmp_path: Path) -> None:
+    """A file says itself of which kind and task its data are."""
+    claim: dict[str, Any] = {"kind": "made", "task": "hopper-medium-made"}
+    path = tmp_path / "log.npz"
+    sbac.Dataset(np.zeros((20, 3)), np.zeros((20, 1)), np.zeros(20), np.zeros(20), **claim).save(path)
+    with pytest.raises(UserError, match="hopper-medium-made: 11 observations and 3 actions; the data have 3 and 1"):
+        sbac.train(path, "bc", out=tmp_path / "run", **TINY)
+    assert not (tmp_path / "run").exists()
+
+
+def test_labels_stay_in_the_folder(tmp_path: Path) -> None:
+    sbac.train(make_log(), "bc", out=tmp_path / "run", **TINY)
+    path = tmp_path / "run" / "config.json"
+    config = json.loads(path.read_text())
+    for label in ("../../victim", "/etc/passwd", "a/b", "..", "", "a\nb", "x" * 300):
+        path.write_text(json.dumps(config | {"labels": [label]}))
+        with pytest.raises(UserError, match=r"config\.json: label .*; expected a name that a file can have"):
+            read_record(tmp_path / "run")
 
 
 def test_the_record_on_disk_is_that_of_the_request(tmp_path: Path) -> None:

@@ -87,10 +87,8 @@ def as_started(words: Sequence[str]) -> list[str]:
 
 def names_module(word: str) -> bool:
     """Whether a word of a recorded command, an option's value or a dataset, may be an environment `module:id`."""
-    from pathlib import Path
-
     value = word.partition("=")[2] if word.startswith("--") else word
-    return ":" in value and not Path(value).exists()
+    return ":" in value
 
 
 def without_folder(words: Sequence[str]) -> list[str]:

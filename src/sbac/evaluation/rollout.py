@@ -121,7 +121,8 @@ class Evaluator:
         if not getattr(policy, "is_finite", True):  # an environment may refuse its actions, or worse
             nothing = [math.nan] * episodes
             scores = None if self._scores(np.zeros(1)) is None else nothing
-            return Evaluation(self.name, nothing, [0] * episodes, scores, versions())
+            discounted = None if discount is None else nothing
+            return Evaluation(self.name, nothing, [0] * episodes, scores, versions(), discounted)
         seeds = range(seed, seed + episodes)
         if self.name in BODIES and not callable(self._source):
             if self._lanes is None or len(self._lanes.all_lanes) != episodes:
