@@ -36,7 +36,7 @@ docs: $(READY)  ## the documentation, into site/
 
 torture: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/build/xla
 torture: $(READY)  ## kills, full disks, dead workers, damaged files: half an hour, and a table
-	$(BIN)/python tests/torture/torture.py
+	PYTHONPATH=tests $(BIN)/python -m torture
 
 bench-speed: $(READY)  ## updates per second on the device found
 	$(BIN)/python benchmarks/speed.py
