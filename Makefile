@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-CODE := src tests benchmarks studies examples
+CODE := src tests benchmarks studies examples docs/hooks
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .PHONY: demo test test-slow torture lint format docs bench bench-speed results wheel lock clean
@@ -30,9 +30,15 @@ format: $(READY)
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
 
-docs: $(READY)  ## the documentation, into site/
-	$(PIP) install --quiet -r requirements-docs.lock
-	$(BIN)/mkdocs build --strict
+# An environment of its own: the package and mkdocs, no development tools.
+docs: build/docs/.ready  ## the documentation, into site/
+	build/docs/bin/mkdocs build --strict --quiet
+
+build/docs/.ready: requirements-docs.lock pyproject.toml
+	test -x build/docs/bin/python || $(PYTHON) -m venv build/docs
+	build/docs/bin/python -m pip --disable-pip-version-check install --quiet -r requirements-docs.lock
+	build/docs/bin/python -m pip --disable-pip-version-check install --quiet --no-deps -e .
+	touch $@
 
 torture: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/build/xla
 torture: $(READY)  ## kills, full disks, dead workers, damaged files: half an hour, and a table

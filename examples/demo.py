@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 
 import sbac
+import sbac.data
 from sbac.report.curves import learning_curves
 from sbac.report.summary import SettingSummary, last_evaluations, render, scores_or_returns, summarise_settings
 
-HEADLINE, LARGER = 2.0, 8.0
+HEADLINE, LARGER = 1.0, 4.0
 
 
 def main() -> None:
@@ -39,6 +40,7 @@ def main() -> None:
     clones = last_evaluations(run.evaluation_rows, "estimate")
     policies = last_evaluations(run.evaluation_rows, "improve")
     named = [replace(clone, algorithm="bc (phase estimate)") for clone in clones]
+    assert data.task is not None
     scores = sbac.data.normalised_score(data.task, data.returns)
     logged = SettingSummary("the data", None, len(scores), scores.mean(), None, scores.min())
     print(render([logged, *summarise_settings([*named, *policies])]))

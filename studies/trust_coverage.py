@@ -26,7 +26,7 @@ CASES = [(world, shift) for world in ("table", "linear") for shift in ("mild", "
 WORLDS = 10
 """Different worlds of each kind; repeat k is a log of world k modulo this."""
 EPISODES = 200
-STEPS = (1_000, 2_000)
+STEPS = (2_000, 4_000)
 
 
 def table_case(number: int, shift: str, columns: Columns) -> tuple[Table, Acts, float]:
@@ -60,7 +60,7 @@ def linear_case(number: int, shift: str, columns: Columns) -> tuple[Linear, Acts
     if shift == "learned":
         gain = learned_gain(world, columns)
     else:
-        gain = world.better(0.3) if shift == "mild" else world.gain + 6 * (world.better(1.0) - world.gain)
+        gain = world.better(0.3) if shift == "mild" else world.beyond()
     return world, world.acts(gain), world.value(gain)
 
 
@@ -90,7 +90,7 @@ def repeat(kind: str, shift: str, number: int) -> dict[str, Any]:
     else:
         linear, acts, truth = linear_case(number % WORLDS, shift, columns)
         own, discount = linear.value(linear.gain, linear.deviation), linear.discount
-    effort = Effort(6, 2, (32, 32), 64, STEPS, 1e-3, 0.1)
+    effort = Effort(6, 2, (32, 32), 64, STEPS, 2e-3, 0.1)
     found = fqe(sbac.Dataset(**columns), acts, discount, seed=number, effort=effort)
     return {
         "world": kind,

@@ -283,6 +283,6 @@ def test_completion_in_bash(capsys: pytest.CaptureFixture[str]) -> None:
         return done.stdout.split()
 
     assert completed("sbac", "tr") == ["train"]
-    assert completed("sbac", "train", "--se") == ["--seeds"]
+    assert completed("sbac", "train", "--see") == ["--seeds"]
     assert completed("sbac", "train", "--algorithm", "iq") == ["iql"]
     assert completed("sbac", "data", "in") == ["info"]

@@ -1,12 +1,25 @@
-"""What stands in the documents: commands that the command line takes, numbers that the results folder has."""
+"""What stands in the documents: commands and code that run, numbers that the results folder has.
 
+A block in `bash` or `python` runs, in the order of its page, in an empty folder, with few steps (`make test-slow`). The
+line `<!-- not run: why -->` above a block leaves it out. All commands, those of the pages that do not run as well, are
+parsed in the quick suite.
+"""
+
+import re
 import shlex
 import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+import sbac
 from sbac import cli
+from sbac.algorithms import REGISTRY, find
+from sbac.algorithms.listing import options_table
+from sbac.config import fields_of
 from sbac.results.cells import read_cells
 from sbac.results.series import collect
 from sbac.results.tables import score_tables
@@ -14,8 +27,137 @@ from sbac.text import number
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results.md"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RUN = ("README", "start", "your-log", "alpha", "report", "add-a-method", "gpu", "deploy")
+"""The pages whose blocks run."""
+PENDING: tuple[str, ...] = ()
+"""Commands that the pages name and that are not here yet."""
 COLUMNS = ("bc", "td3-bc", "iql", "cql", "rebrac", "one-step", "sbac-no-w", "sbac")
-"""The methods in README's table, after the task and the data."""
+"""The methods in the table of the findings, after the task and the data."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page; `why_not` says why it does not run."""
+
+    language: str
+    text: str
+    why_not: str | None
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    fence = re.compile(r"^(?:<!-- not run: ([^\n]+) -->\n)?```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+    for why_not, language, text in fence.findall(page.read_text()):
+        yield Block(language, text, why_not or None)
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """The words of every `sbac ...` in a block, after `sbac`."""
+    for line in text.replace("\\\n", " ").splitlines():
+        # Loops and shortened commands are for people.
+        if line.startswith("sbac ") and not any(part in line for part in ("$", "\\", "...")):
+            yield shlex.split(line, comments=True)[1:]
+
+
+ALL_COMMANDS = {
+    " ".join(words): words
+    for page in PAGES
+    for block in blocks(page)
+    if block.language != "text"
+    for words in commands(block.text)
+}
+
+
+@pytest.mark.parametrize("words", ALL_COMMANDS.values(), ids=ALL_COMMANDS.keys())
+def test_every_command_is_one(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """The parser takes it, and the method has the options."""
+    parser = cli.build_parser()
+    if words[0] in PENDING:
+        assert words[0] not in parser.below, "it is here now: take it off the list"
+        pytest.skip(f"sbac {words[0]} is not here yet")
+    extra: list[str] = []
+    if words[0] == "train":
+        known, extra = parser.below["train"].split(words[1:])
+        words = ["train", *known]
+    try:
+        parsed = parser.parse_args(words)
+    except SystemExit as ended:  # --help, --version
+        assert ended.code == 0
+        return
+    if extra:
+        names = {word[2:].replace("-", "_") for word in extra if word.startswith("--")}
+        assert names <= set(fields_of(find(parsed.algorithm).config))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_block_of_python_is_python(page: Path) -> None:
+    for block in blocks(page):
+        if block.language == "python":
+            compile(block.text, str(page), "exec")
+
+
+def run_page(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Runs the page's blocks with few steps; how many commands and blocks ran."""
+    train = sbac.train
+
+    def short(*arguments: object, **options: object) -> sbac.Run:
+        return train(*arguments, **{**options, "steps": 20, "episodes": 1, "workers": 1})  # pyright: ignore
+
+    monkeypatch.setattr(sbac, "train", short, raising=False)
+    monkeypatch.setattr("sbac.training.train.train", short)
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    ran = 0
+    for block in blocks(page):
+        if block.why_not is not None or block.language not in ("python", "bash"):
+            continue
+        if block.language == "python":
+            named = re.match(r"# (\w+\.py)\n", block.text)
+            if named is not None:
+                (folder / named[1]).write_text(block.text)
+            exec(compile(block.text, str(page), "exec"), {"__name__": "__main__"})
+            ran += 1
+        for words in commands(block.text) if block.language == "bash" else ():
+            if words[0] in PENDING:
+                continue
+            few = {"bench": ["--steps", "20", "--episodes", "1", "--final-episodes", "1"]}.get(words[0], [])
+            assert cli.main([*words, *([] if "--merge" in words else few)]) == 0, words
+            ran += 1
+    return ran
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUN)
+def test_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = next(page for page in PAGES if page.stem == name)
+    monkeypatch.setitem(REGISTRY, "huber-bc", REGISTRY["bc"])  # taken back afterwards, whatever the page registers
+    assert run_page(page, tmp_path, monkeypatch) > 0
+    sys.modules.pop("huber_bc", None)
+
+
+def test_a_page_that_runs_has_no_block_without_a_word_on_why() -> None:
+    """A plain fence is neither run nor explained: commands stand in bash, output in text."""
+    for page in PAGES:
+        if page.stem in RUN:
+            assert {block.language for block in blocks(page)} <= {"python", "bash", "text"}, page
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().split()) <= 500
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
+            if not target.startswith(("http", "mailto")):
+                assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_the_reference_has_every_option(name: str) -> None:
+    table = options_table(name)
+    for field in fields_of(find(name).config).values():
+        assert f"`--{field.name.replace('_', '-')}`" in table and field.spec.help
 
 
 def bench_commands() -> list[list[str]]:
@@ -52,10 +194,10 @@ def test_the_benches_of_the_results_make_all_of_them() -> None:
     assert named == {(online.get(data, data), method, steps) for data, method, steps in found}
 
 
-def test_the_table_in_the_readme() -> None:
+def test_the_table_of_the_findings() -> None:
     table = next(t for t in score_tables(collect(read_cells(ROOT / "results"))) if t.length == "200k steps a phase")
     block = next(b for b in table.blocks if len(b.datasets) == 9)
-    lines = [line.strip(" |").split("|") for line in (ROOT / "README.md").read_text().splitlines()]
+    lines = [line.strip(" |").split("|") for line in (ROOT / "docs" / "findings.md").read_text().splitlines()]
     rows = {line[0].strip(): [cell.strip(" *") for cell in line[1:]] for line in lines if len(line) == len(COLUMNS) + 2}
     rows = {name: cells for name, cells in rows.items() if name == "mean" or "±" in cells[1]}
     assert {f"{name}-made" for name in rows if name != "mean"} == set(block.datasets)
@@ -68,3 +210,9 @@ def test_the_table_in_the_readme() -> None:
             expected = [number(s.mean, s.deviation) for s in found]
             assert data == number(table.data_score(f"{name}-made") or 0.0)
         assert cells == expected, name
+
+
+def test_the_reference_names_the_whole_api() -> None:
+    text = (ROOT / "docs" / "reference" / "python.md").read_text()
+    named = {line.rsplit(".", 1)[1] for line in text.splitlines() if line.startswith("::: ")}
+    assert named >= set(sbac.__all__) - {"__version__"}

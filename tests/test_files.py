@@ -1,14 +1,29 @@
 """Files are whole or absent, and an error names what was expected."""
 
 import json
+import os
+import pwd
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import pytest
 
+import sbac
 from sbac.errors import UserError
-from sbac.files import finite, load_arrays, read_rows, read_safetensors, save_arrays, write_atomic
+from sbac.files import (
+    TEMPORARY,
+    append_rows,
+    cache_folder,
+    finite,
+    load_arrays,
+    read_json,
+    read_rows,
+    read_safetensors,
+    remove,
+    save_arrays,
+    write_atomic,
+)
 from sbac.making.ladder import read_ladders
 from sbac.policy import Policy
 
@@ -69,3 +84,94 @@ def test_a_damaged_line_is_named_and_a_cut_one_left_out(tmp_path: Path) -> None:
 def test_numbers_that_json_lacks_become_null() -> None:
     value = finite({"a": [1.0, float("nan"), (float("inf"), "nan", None, True)], "b": {"c": -float("inf")}})
     assert json.dumps(value) == '{"a": [1.0, null, [null, "nan", null, true]], "b": {"c": null}}'
+
+
+def test_a_temporary_name_cannot_be_foreseen_and_follows_no_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim, path = tmp_path / "victim", tmp_path / "page.html"
+    victim.write_text("mine")
+    for name in ("page.html.tmp", ".page.html.tmp"):  # names of earlier versions, or an easy guess
+        (tmp_path / name).symlink_to(victim)
+    names: set[str] = set()
+    for _ in range(2):
+        write_atomic(path, lambda file: names.update(os.listdir(tmp_path)))
+    write_atomic(path, b"page")
+    assert len([name for name in names if TEMPORARY.fullmatch(name)]) == 2
+    monkeypatch.setattr("secrets.token_hex", lambda size: "0" * 2 * size)
+    (tmp_path / f".{'0' * 16}.tmp").symlink_to(victim)
+    with pytest.raises(UserError, match="File exists"):
+        write_atomic(path, b"other")
+    assert victim.read_text() == "mine" and path.read_bytes() == b"page"
+
+
+def test_a_folder_or_a_device_is_no_output(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/null")
+    for path, kind in (
+        (tmp_path, "a folder"),
+        (Path("/dev/null"), "a device"),
+        (tmp_path / "pipe", "a device or a pipe"),
+    ):
+        with pytest.raises(UserError, match=f"{path}: {kind}.*; expected the name of a file"):
+            write_atomic(path, b"x")
+    for path in (tmp_path / "link", tmp_path / "pipe"):
+        with pytest.raises(UserError, match="a device or a pipe"):
+            append_rows(path, [{}])
+        with pytest.raises(UserError, match="a device or a pipe"):
+            read_rows(path)
+        with pytest.raises(UserError, match="a device or a pipe"):
+            read_json(path)
+    assert (tmp_path / "link").is_symlink() and Path("/dev/null").is_char_device()
+
+
+def test_rows_are_not_appended_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / "rows.jsonl").symlink_to(tmp_path / "victim")
+    with pytest.raises(UserError, match=r"rows\.jsonl: cannot be written"):
+        append_rows(tmp_path / "rows.jsonl", [{"a": 1}])
+    assert (tmp_path / "victim").read_text() == "mine"
+
+
+def test_to_remove_a_link_leaves_what_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    remove(tmp_path / "link")
+    assert (tmp_path / "folder").is_dir() and not (tmp_path / "link").is_symlink()
+
+
+def test_deep_nesting_is_damage(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("[" * 100_000 + "\n")
+    with pytest.raises(UserError, match="line 1 is damaged"):
+        read_rows(tmp_path / "rows.jsonl")
+    with pytest.raises(UserError, match="not readable as JSON"):
+        read_json(tmp_path / "rows.jsonl")
+
+
+@pytest.mark.parametrize("home", [None, "", "/proc/no-such-home"])
+def test_without_a_home_caches_are_temporary_and_it_is_said_once(
+    home: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As for a user without an entry in /etc/passwd, in a container."""
+
+    def nobody(uid: int) -> Any:
+        raise KeyError(uid)
+
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    monkeypatch.delenv("MINARI_DATASETS_PATH", raising=False)
+    monkeypatch.delenv("D4RL_DATASET_DIR", raising=False)
+    if home is None:
+        monkeypatch.delenv("HOME")
+    else:
+        monkeypatch.setenv("HOME", home)
+    cache_folder.cache_clear()
+    try:
+        first, second = cache_folder(), cache_folder()
+        assert first == second and first.is_dir() and first.stat().st_mode & 0o077 == 0
+        assert capsys.readouterr().err.count("note: no home folder") == 1
+        with pytest.raises(UserError, match="unknown dataset"):
+            sbac.load("no-such-data")
+        with pytest.raises(UserError, match="put D4RL's file"):
+            sbac.load("hopper-medium-v2")
+    finally:
+        cache_folder.cache_clear()

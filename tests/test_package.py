@@ -1,5 +1,6 @@
 """The package as others get it: built, installed, and installed without most of what it requires."""
 
+import json
 import os
 import subprocess
 import sys
@@ -32,19 +33,35 @@ def run(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, capture_output=True, text=True, cwd=folder, env=inherited)
 
 
-@pytest.fixture(scope="module")
-def light(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A Python with numpy, safetensors and sbac, as after `pip install --no-deps sbac`."""
-    folder = tmp_path_factory.mktemp("light")
+def python_with(folder: Path, *requirements: str) -> Path:
+    """A Python that has these packages and no others; returns the folder of its packages."""
     venv.create(folder, with_pip=False)
     packages = next(folder.glob("lib/python*/site-packages"))
-    for package in ("numpy", "safetensors"):
+    for package in requirements:
         for file in distribution(package).files or []:
             top = file.parts[0]
             if top not in ("..", "__pycache__") and not (packages / top).exists():
                 (packages / top).symlink_to(Path(str(distribution(package).locate_file(top))))
-    (packages / "sbac").symlink_to(ROOT / "src" / "sbac")
+    return packages
+
+
+@pytest.fixture(scope="module")
+def light(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A Python with numpy, safetensors and sbac, as after `pip install --no-deps sbac`."""
+    folder = tmp_path_factory.mktemp("light")
+    (python_with(folder, "numpy", "safetensors") / "sbac").symlink_to(ROOT / "src" / "sbac")
     return str(folder / "bin" / "python")
+
+
+def test_an_export_acts_with_numpy_and_onnxruntime_alone(tmp_path: Path) -> None:
+    policy = make_policy("tanh-gaussian")
+    sbac.export(policy, tmp_path / "policy.onnx")
+    python_with(tmp_path / "python", "numpy", "onnxruntime")
+    code = "import numpy, onnxruntime\nsession = onnxruntime.InferenceSession('policy.onnx')\n"
+    code += "(actions,) = session.run(None, {'observations': numpy.full((1, 5), 0.5, numpy.float32)})\n"
+    code += "print(actions.tolist())"
+    done = run([str(tmp_path / "python" / "bin" / "python"), "-c", code], tmp_path)
+    np.testing.assert_allclose(json.loads(done.stdout), policy(np.full((1, 5), 0.5)), atol=1e-5)
 
 
 def test_a_policy_acts_with_numpy_and_safetensors_alone(light: str, tmp_path: Path) -> None:
@@ -57,7 +74,7 @@ def test_a_policy_acts_with_numpy_and_safetensors_alone(light: str, tmp_path: Pa
     done = run([light, "-c", code, *REQUIRED], tmp_path)
     assert done.returncode == 0, done.stderr
     actions, loaded = done.stdout.splitlines()
-    np.testing.assert_allclose(eval(actions), policy([[0.1, 0.2, 0.3, 0.4, 0.5]]), atol=1e-6)
+    np.testing.assert_allclose(json.loads(actions), policy([[0.1, 0.2, 0.3, 0.4, 0.5]]), atol=1e-6)
     assert loaded == "['numpy', 'safetensors']"
 
 

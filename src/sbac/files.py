@@ -1,6 +1,8 @@
 """Files that are whole or absent: JSON, JSON lines and safetensors. Every file of the package is written here."""
 
+import atexit
 import contextlib
+import functools
 import json
 import math
 import os
@@ -8,9 +10,11 @@ import re
 import secrets
 import shutil
 import stat
+import sys
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +53,27 @@ def write_atomic(path: Path, data: bytes | Callable[[IO[bytes]], object]) -> Non
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def in_home(path: str) -> Path:
+    """A path with its ~ replaced. A user without a home, as in many containers, has nothing there."""
+    return Path(os.path.expanduser(path))
+
+
+@functools.cache
+def cache_folder() -> Path:
+    """Where to keep what can be made again: in the user's home, or where that cannot be, for this process alone."""
+    folder = in_home("~/.cache/sbac")
+    if folder.is_absolute() and os.environ.get("HOME") != "":  # which would mean /
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK):
+                return folder
+    # Others must not be able to put anything there: what is cached are programs.
+    made = tempfile.mkdtemp(prefix="sbac-cache-")
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    print(f"note: no home folder that can be written; compiled programs are kept in {made} meanwhile", file=sys.stderr)
+    return Path(made)
 
 
 def check_output(path: Path) -> None:
@@ -90,11 +115,15 @@ def finite(value: Json) -> Json:
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(read_bytes(path))
+        return json.loads(read_bytes(path), parse_constant=_no_number)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: not readable as JSON ({error})") from None
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number of JSON")
 
 
 def append_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:

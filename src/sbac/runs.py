@@ -386,6 +386,10 @@ def read_record(path: Path) -> RunRecord:
     record = parse(RunRecord, value, str(where))
     for i, run in enumerate(record.runs):
         parse(CommonFields, run, f"{where}: runs[{i}]")
+        for name in sorted(set(run) ^ set(record.runs[0])):
+            raise UserError(
+                f"{where}: {name} is in runs[0] or in runs[{i}] alone; expected the same fields in all runs"
+            )
     for label in record.labels:
         if not is_label(label):
             raise UserError(f"{where}: label {label!r}; expected a name that a file can have")

@@ -5,6 +5,7 @@ import struct
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -58,8 +59,14 @@ def small_data() -> sbac.Dataset:
     )
 
 
-def small_training(callbacks: Sequence[sbac.Callback], **options: object) -> Run:
-    settings = {"hidden": (8,), "batch_size": 16, "steps": 100, "seeds": 2, "learning_rate": [1e-3, 3e-3]}
+def small_training(callbacks: Sequence[sbac.Callback], **options: Any) -> Run:
+    settings: dict[str, Any] = {
+        "hidden": (8,),
+        "batch_size": 16,
+        "steps": 100,
+        "seeds": 2,
+        "learning_rate": [1e-3, 3e-3],
+    }
     return sbac.train(small_data(), "bc", callbacks=callbacks, progress=False, **(settings | options))
 
 

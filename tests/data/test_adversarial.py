@@ -8,6 +8,7 @@ import struct
 import time
 import tracemalloc
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +231,72 @@ def test_parquet_of_long_lists(low_limit, tmp_path):
     read = pa.default_memory_pool().bytes_allocated()
     refused(tmp_path / "log.parquet", "claims .* refusing to expand")
     assert pa.default_memory_pool().bytes_allocated() - read < 40 * MEGABYTE
+
+
+def test_parquet_footer_tells_the_length_of_lists(low_limit, tmp_path):
+    """A few kilobytes that hold rows of 12,000 zeros: refused by the footer, before a list is decoded."""
+    schema = pa.schema([("observations", pa.list_(pa.float32()))])
+    zeros = pa.ListArray.from_arrays(
+        np.arange(0, 12_000 * 256 + 1, 12_000, dtype=np.int32), np.zeros(12_000 * 256, "f4")
+    )
+    with parquet.ParquetWriter(tmp_path / "log.parquet", schema, compression="zstd") as writer:
+        for _ in range(4):
+            writer.write_table(pa.table({"observations": zeros}, schema))
+    assert (tmp_path / "log.parquet").stat().st_size < 0.01 * MEGABYTE
+    pool = pa.default_memory_pool()
+    before = pool.total_bytes_allocated()
+    refused(tmp_path / "log.parquet", "claims 49,152,000 bytes .*--max-bytes")
+    assert pool.total_bytes_allocated() - before < MEGABYTE
+
+
+def test_small_types_count_by_what_they_become(low_limit, tmp_path):
+    with h5py.File(tmp_path / "log.hdf5", "w") as file:
+        file.create_dataset("observations", (1_000_000, 2), "i1", chunks=(1000, 2))
+    refused(tmp_path / "log.hdf5", "claims 8,002,000 bytes")
+    np.savez_compressed(tmp_path / "log.npz", observations=np.zeros((1_000_000, 2), np.int8))
+    refused(tmp_path / "log.npz", "claims 8,000,000 bytes")
+
+
+def write_deflated(path, megabytes, times):
+    """A chunk that is declared as 400 bytes and expands to megabytes."""
+    with h5py.File(path, "w") as file:
+        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        plist.set_chunk((50, 2))
+        for _ in range(times):
+            plist.set_deflate(9)
+        space = h5py.h5s.create_simple((50, 2))
+        dataset = h5py.h5d.create(file.id, b"observations", h5py.h5t.IEEE_F32LE, space, plist)
+        stored = bytes(megabytes * MEGABYTE)
+        for _ in range(times):
+            stored = zlib.compress(stored, 1)
+        dataset.write_direct_chunk((0, 0), stored)
+    return path
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_hdf5_chunks_that_expand_beyond_their_size(times, tmp_path, monkeypatch):
+    monkeypatch.setattr("sbac.data.formats.hdf5.FLOOR", 4 * MEGABYTE)
+    path = write_deflated(tmp_path / "log.hdf5", 20, times)
+    assert path.stat().st_size < 0.2 * MEGABYTE
+    refused(path, "a chunk expands beyond its declared 400 bytes" if times == 1 else "are compressed twice")
+
+
+def test_large_honest_chunks_are_read(plain, tmp_path, monkeypatch):
+    monkeypatch.setattr("sbac.data.formats.hdf5.FLOOR", 1)
+    path = tmp_path / "log.hdf5"
+    with h5py.File(path, "w") as file:
+        for name, column in plain.items():
+            file.create_dataset(name, data=column, compression="gzip", shuffle=True, fletcher32=True)
+    assert load(path).hash == Dataset(**plain).hash
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_one_limit_for_all_formats(write, log, tmp_path):
+    """50 rows of 4 observations, 2 actions, a reward and flags; s' where it is stored."""
+    path = write(tmp_path / "x" if write is write_minari else tmp_path, log)
+    with pytest.raises(UserError, match="refusing to expand it beyond 1,000 bytes"):
+        load(path, max_bytes=1000)
+    assert load(path, max_bytes=100_000).hash == Dataset(**log).hash
 
 
 # --- ways out of the file ---

@@ -194,6 +194,22 @@ def test_made_data_is_found_in_the_data_folder(plain, tmp_path):
     assert (data.name, data.kind, data.task) == ("hopper-medium-made", "made", "hopper-medium-made")
 
 
+def test_a_chunk_of_very_many_rows_is_expanded_once(tmp_path, monkeypatch):
+    """Read in blocks of rows, such a chunk would be expanded for each of them."""
+    from sbac.data.formats import hdf5
+
+    monkeypatch.setattr(hdf5, "BLOCK", 16)
+    reads: list[tuple[int, int]] = []
+    plain = hdf5.rows_of
+    monkeypatch.setattr(hdf5, "rows_of", lambda d, start, stop: (reads.append((start, stop)), plain(d, start, stop))[1])
+    with h5py.File(tmp_path / "log.hdf5", "w") as file:
+        tall = file.create_dataset("tall", data=np.arange(100), chunks=(40,), compression="gzip")
+        read = hdf5.reader(tall)
+        blocks = [read(start, min(start + 16, 100)) for start in range(0, 100, 16)]
+    np.testing.assert_array_equal(np.concatenate(blocks), np.arange(100))
+    assert len(reads) < len(blocks) and max(stop - start for start, stop in reads) <= 80
+
+
 # --- Minari ---
 
 
@@ -284,6 +300,26 @@ def test_minari_bounds_are_those_of_its_box(log, tmp_path):
     box = {"type": "Box", "low": [-2.0, float("-inf")], "high": [2.0, float("inf")]}
     data = load(write_minari(tmp_path / "m", log, action_space=json.dumps(box)))
     assert data.action_low.tolist() == [-2, -1] and data.action_high.tolist() == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("specs", "expected"),
+    [
+        ({"env_spec": {"id": "Pendulum-v1", "kwargs": {}}}, "Pendulum-v1"),
+        (
+            {"env_spec": {"id": "Pendulum-v1"}, "eval_env_spec": {"id": "MountainCarContinuous-v0"}},
+            "MountainCarContinuous-v0",
+        ),
+        ({"env_spec": {"id": "evil:Pendulum-v1"}}, None),
+        ({"env_spec": {"id": "Pendulum-v1", "kwargs": {"g": 9.8}}}, None),
+        ({"env_spec": {"id": 7}}, None),
+        ({"env_spec": 7}, None),
+        ({}, None),
+    ],
+)
+def test_minari_tells_its_evaluation_environment(specs, expected, log, tmp_path):
+    about = {key: json.dumps(spec) for key, spec in specs.items()}
+    assert load(write_minari(tmp_path / "m", log, **about)).environment == expected
 
 
 def test_absent_minari_id_says_how_to_get_it():

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from sbac.data import Dataset
+from sbac.data import Dataset, load
 from sbac.data.inspect import check, duplicates, examine, fingerprints, info, listing, summarise
 from sbac.errors import UserError
+from tests.data.logs import make_log
 from tests.data.test_formats import write_hdf5, write_npz
 
 
@@ -122,3 +123,54 @@ def test_listing(plain, tmp_path, monkeypatch):
 
 def test_listing_names_installed_minari_datasets(minari_root):
     assert "D4RL/door/human-v2" in listing().split("can be made")[0]
+
+
+def test_rows_are_counted_and_not_only_kinds(plain, tmp_path):
+    plain["rewards"][:30] = np.nan
+    plain["actions"][25:35, 0] = 2.0
+    findings = examine(write_npz(tmp_path, plain))
+    assert (findings.rows, findings.wrong_rows, findings.problems_found) == (50, 35, 40)
+    del plain["terminals"]
+    findings = examine(write_npz(tmp_path, plain))
+    assert (findings.wrong_rows, findings.problems_found) == (35, 41)
+
+
+@pytest.mark.parametrize("last", ["terminal", "nothing"])
+def test_time_limits_flagged_as_terminals_are_doubted(last, tmp_path):
+    log = make_log([20, 20, 20, 20 if last == "terminal" else 7], ["terminal"] * 3 + [last])
+    del log["next_observations"]
+    path = write_npz(tmp_path, log)
+    count = 4 if last == "terminal" else 3
+    with pytest.warns(UserWarning, match=rf"all {count} episodes have 20 steps and end in a terminal; .*horizon=20"):
+        load(path)
+    assert any("end in a terminal" in note for note in examine(path).notes)
+    data = load(path, horizon=20)  # with or without a column of time limits
+    assert not data.terminals.any() and len(data.episodes) == 4
+    del log["timeouts"]
+    assert load(write_npz(tmp_path, log), horizon=20).hash == data.hash
+
+
+def test_a_given_horizon_counts_from_the_last_end_of_an_episode():
+    log = make_log([7, 20, 5, 20], ["timeout", "terminal", "terminal", "terminal"])
+    data = load(log, horizon=20)
+    assert np.flatnonzero(data.timeouts).tolist() == [6, 26, 51] and np.flatnonzero(data.terminals).tolist() == [31]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "ends"),
+    [
+        ([20, 20], ["terminal", "timeout"]),
+        ([20, 19], ["terminal"] * 2),
+        ([20], ["terminal"]),
+        ([1, 1], ["terminal"] * 2),
+    ],
+)
+def test_other_ends_are_not_doubted(lengths, ends):
+    assert load(make_log(lengths, ends)).terminals.any()  # a warning would be an error here
+
+
+def test_info_prints_bounds_and_the_environment(plain):
+    data = Dataset(**plain, action_low=[-1, -2], action_high=[1, 2], environment="Some-v0")
+    text = info(data)
+    assert "action bounds   -1 to 1, -2 to 2" in text and "environment     Some-v0" in text
+    assert "action bounds   -1 to 1\n" in info(plain)

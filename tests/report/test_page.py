@@ -46,7 +46,7 @@ def test_a_page_of_results_holds_everything() -> None:
     page = Outline(build_page([record(), record(algorithm="bc", key="1" * 12)], "A title"))
     data = page.data
     assert [view["way"] for view in data["views"]] == ["one", "best", "every"]
-    assert data["views"][0]["methods"] == ["sbac", "bc"] and len(data["series"]) == 4
+    assert data["views"][0]["methods"] == ["sbac", "bc"] and len(data["series"]) == 6  # two of several settings
     series = data["series"][data["views"][0]["places"]["hopper-medium-made"]["sbac"]]
     assert series["label"] == "sbac alpha=2" and series["x"][-1] == 2000
     assert series["y"][-1] == pytest.approx(60.0, abs=1.0) and series["stability"][0]["seeds"] == 3
@@ -103,7 +103,7 @@ def test_a_page_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     ends = np.zeros(200, bool)
     ends[19::20] = True
     columns: dict[str, Any] = {"observations": rng.normal(size=(200, 3)), "actions": rng.uniform(-1, 1, (200, 2))}
-    columns |= {"rewards": rng.normal(size=200), "terminals": ends}
+    columns |= {"rewards": rng.normal(size=200), "terminals": np.zeros(200, bool), "timeouts": ends}
     sbac.Dataset(**columns).save("log.npz")
     options = {"seeds": 2, "steps": 20, "hidden": [8], "batch_size": 8, "evaluate": False}
     sbac.train("log.npz", "bc", out="first", **options)
@@ -114,6 +114,8 @@ def test_a_page_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     assert [view["way"] for view in page.data["views"]] == ["every"]
     series = page.data["series"][0]
     assert "x" not in series and len(series["metrics"]["values"]["loss"]) > 1
+    text = " ".join(page.texts)
+    assert "distance from the logged actions" in text and "the log is not here" not in text and "loss " in text
     assert np.sum(series["actions"]) == 2 * 2 * 200 and page.data["datasets"][0]["returns"]["counts"]
 
     capsys.readouterr()

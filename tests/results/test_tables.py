@@ -47,6 +47,27 @@ def test_a_table_for_each_way() -> None:
     assert best.chosen["hopper-medium-made", "sbac"].mean == pytest.approx(90.0, abs=0.5)
 
 
+def test_the_best_setting_is_chosen_on_the_other_seeds() -> None:
+    """Alpha 0.5 has 90, 10 and 10, alpha 2 has 45 throughout. The seed with 90 goes by the other two, which prefer
+    alpha 2; those two go by one of 90 and one of 10, and prefer alpha 0.5."""
+    cell = record_json(means={0.5: 50.0, 2.0: 45.0}, noise=0.0)
+    task = find_task("hopper-medium-made")
+    for entry in (*cell["curves"], *cell["final"]):
+        if entry["setting"].get("alpha") == 0.5:
+            score = 90 if entry["seed"] == 0 else 10
+            reached = task.reference_min + score / 100 * (task.reference_max - task.reference_min)
+            entry["returns"] = json.loads(json.dumps(entry["returns"]), parse_float=lambda _, own=reached: own)
+    _, best = score_tables(collect([parsed(cell)]))
+    np.testing.assert_allclose(best.chosen["hopper-medium-made", "sbac"].scores, [45.0, 10.0, 10.0], atol=0.1)
+
+
+def test_tries_differences_and_the_worst_task_are_told() -> None:
+    text = results_markdown(cells())
+    assert "Scores by the number of policies tried in the environment" in text
+    assert "| sbac | 65.0 | " in text  # one policy of two settings on two tasks: the mean of 90, 80, 20 and 70
+    assert "sbac less it" in text and "walker2d-medium-made: 70" in text
+
+
 def test_without_a_choice_there_is_one_table() -> None:
     (only,) = score_tables(collect([record(means={2.0: 60.0}), record(algorithm="bc", means={1.0: 50.0})]))
     assert only.way == ONE

@@ -102,7 +102,7 @@ class Linear:
         rng = np.random.default_rng(seed)
         rotation = np.linalg.qr(rng.normal(size=(obs, obs)))[0]
         control = 0.5 * rng.normal(size=(obs, act)) / np.sqrt(act)
-        return cls(0.9 * rotation, control, np.eye(obs) / obs, 0.2 * rng.normal(size=(act, obs)) / np.sqrt(obs))
+        return cls(0.8 * rotation, control, np.eye(obs) / obs, 0.1 * rng.normal(size=(act, obs)) / np.sqrt(obs))
 
     def better(self, share: float) -> np.ndarray:
         """The log's gain moved towards the optimal one: 0 is the log's, 1 the optimum."""
@@ -115,6 +115,14 @@ class Linear:
             closed = self.dynamics + self.control @ best
             p = self.cost + 0.1 * best.T @ best + self.discount * closed.T @ p @ closed
         return self.gain + share * (best - self.gain)
+
+    def beyond(self, most: float = 6.0) -> np.ndarray:
+        """The log's gain moved far beyond the optimal one, as far as the system stays stable."""
+        for share in np.linspace(most, 1.0, 20):
+            gain = self.better(float(share))
+            if np.abs(np.linalg.eigvals(self.dynamics + self.control @ gain)).max() < 0.95:
+                return gain
+        return self.better(1.0)
 
     def value(self, gain: np.ndarray, deviation: float = 0.0) -> float:
         """J of a = gain s + deviation * noise."""

@@ -8,6 +8,7 @@ from sbac.algorithms import REGISTRY, find
 from sbac.algorithms.base import Algorithm
 from sbac.config import Field, Group, Value, fields_of
 from sbac.errors import unknown
+from sbac.text import markdown_table
 
 WIDTH = 100
 INDENT = 6
@@ -65,6 +66,24 @@ def options_text(name: str, preset: str = "quick") -> str:
         f"example: sbac train {'Hopper-v4' if method.online else 'hopper-demo'} --algorithm {name} {_example(method)}"
     )
     return "\n\n".join(parts)
+
+
+def options_table(name: str) -> str:
+    """The same as a table in Markdown, with the defaults of all presets."""
+    method = find(name)
+    rows = [
+        [
+            f"`--{field.name.replace('_', '-')}`{' *' if field.spec.per_run else ''}",
+            field.spec.help,
+            field.expected,
+            _text(_value(field, method.presets["quick"])),
+            _other_presets(field, method, "quick"),
+        ]
+        for group in get_args(Group)
+        for field in fields_of(method.config).values()
+        if field.spec.group == group
+    ]
+    return markdown_table(["option", "what it is", "expected", "quick", "other presets"], rows).replace("---:", "---")
 
 
 def _option(field: Field, method: Algorithm, preset: str) -> str:

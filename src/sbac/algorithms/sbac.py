@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from sbac import ratio
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
 from sbac.algorithms.cloning import negative_log_likelihood
+from sbac.algorithms.dial import RESTING, at_position, dialled_actor, factors, positions, widened
 from sbac.algorithms.evaluation import Estimate, clone_actor, clone_step, init_estimate, td_target
 from sbac.config import Config, RewardScale, config, layers, nested, per_run, polyak_rate, rate, shared
 from sbac.nn import BehaviourKind, Critic, GaussianPolicy, Multiplier, Trained, half_cosine, polyak, pre_tanh
@@ -61,6 +62,9 @@ class SBACConfig(Config):
         group="networks",
     )
     start_from_clone: bool = shared(False, "Start pi as a copy of the Gaussian clone instead of at random.")
+    dial: bool = shared(
+        False, "One policy for a range of alpha, from a sixteenth of it to four times it: p.at(alpha=...) sets it."
+    )
 
     weighting: Literal["q", "penalty", "state", "none"] = shared(
         "q",
@@ -211,6 +215,8 @@ def init_improve(config: SBACConfig, spec: Spec, past: Past, key: PRNGKeyArray) 
     before: Estimate = past["estimate"]
     fresh = GaussianPolicy.create(policy_key, spec.observations, config.hidden, spec.actions)
     policy = before.clone.model if config.start_from_clone else fresh
+    if config.dial:
+        policy = widened(policy)
     weight = None
     if config.weighting != "none":
         estimator = ratio.init(config.ratio, ratio_key, spec.observations, spec.actions, spec.states)
@@ -231,7 +237,7 @@ def policy_objective(
     mu: ActionDensity,
     critic: Critic,
     weights: Float[Array, " batch"],
-    alpha: Float[Array, ""],
+    alpha: Float[Array, "*batch"],
     batch: Batch,
     key: PRNGKeyArray,
 ) -> tuple[Float[Array, ""], Metrics]:
@@ -326,6 +332,8 @@ def improve(
     before: Estimate = past["estimate"]
     mu = before.mu(batch.observations)
     factor = decay(config, 1, step.number)
+    dial = positions(jax.random.fold_in(policy_key, 1), len(batch.rewards)) if config.dial else None
+    acting = at_position(state.policy.model, dial)
     metrics: Metrics = {}
 
     # Line 11: w by the discrepancy between w and T^pi w (Equation (7) in the printed form), every few steps.
@@ -333,7 +341,7 @@ def improve(
     if last is not None:
         weight = when(
             step.every(config.ratio_every),
-            lambda: update_weight(config, before, state.policy.model, last, batch, ratio_key),
+            lambda: update_weight(config, before, acting, last, batch, ratio_key),
             lambda: last,
         )
         weights = ratio.weights(config.ratio, weight.ratio, batch.observations)
@@ -345,7 +353,7 @@ def improve(
     # Ablation 2: the critic follows pi instead of staying at Q^mu.
     critic, following, target = before.critic.model, state.following, state.target
     if following is not None and target is not None:
-        frozen, next_actions = target, state.policy.model(batch.next_observations).sample(critic_key)
+        frozen, next_actions = target, acting(batch.next_observations).sample(critic_key)
 
         def critic_loss(model: Critic) -> tuple[Float[Array, ""], Float[Array, ""]]:
             loss = evaluation_loss(config, model, frozen, batch, next_actions)
@@ -356,9 +364,12 @@ def improve(
 
     # Line 12: pi by objective (8).
     alpha = state.alpha.value if config.constrained else jnp.asarray(config.alpha)
+    if dial is not None:
+        alpha = alpha * factors(dial)
 
     def policy_loss(policy: GaussianPolicy) -> tuple[Float[Array, ""], Metrics]:
-        value, extras = policy_objective(config, policy, mu, critic, weights, alpha, batch, policy_key)
+        moved = at_position(policy, dial)
+        value, extras = policy_objective(config, moved, mu, critic, weights, alpha, batch, policy_key)
         return -value, {"objective": value, **extras}
 
     policy, extras = state.policy.minimise(policy_loss, factor * config.policy_learning_rate)
@@ -375,11 +386,14 @@ def validate_improve(config: SBACConfig, past: Past, state: Improve, batch: Batc
     ones = jnp.ones(len(batch.rewards))
     alpha = jnp.asarray(config.alpha)
     critic = before.critic.model if state.following is None else state.following.model
-    value, extras = policy_objective(config, state.policy.model, mu, critic, ones, alpha, batch, key)
+    policy = at_position(state.policy.model, jnp.asarray(RESTING) if config.dial else None)
+    value, extras = policy_objective(config, policy, mu, critic, ones, alpha, batch, key)
     return {"objective": value, **extras}
 
 
 def actor(config: SBACConfig, past: Past, state: Improve) -> Actor:
+    if config.dial:
+        return dialled_actor(state.policy.model, config.alpha)
     return Actor("tanh-gaussian", {"policy": state.policy.model.net})
 
 
@@ -415,10 +429,19 @@ NEXT_FORM = {
     "cosine_decay": True,
 }
 """What `tuned` and `quick` share (docs/methods.md has the reasons)."""
-PAPER = {"ratio_form": "printed", "ratio_kernel": "laplacian", "temper": False}
+# To the letter: of all the guards around w the paper has the clip on log w alone. What is left of the clip on log beta
+# keeps the squares of beta within float32.
+PAPER = {
+    "ratio_form": "printed",
+    "ratio_kernel": "laplacian",
+    "ratio_std_floor": 0.0,
+    "ratio_log_beta_clip": 36.0,
+    "temper": False,
+}
 PRESETS = {
     "paper": PAPER,
-    "corrected": PAPER | {"ratio_form": "exact"},
+    # The floor and the clip belong to the exact form: it has no estimate of a narrow pi without them (docs/ratio.md).
+    "corrected": PAPER | {"ratio_form": "exact", "ratio_std_floor": 0.5, "ratio_log_beta_clip": 3.0},
     "tuned": NEXT_FORM
     | {
         "steps": (1_000_000, 200_000),

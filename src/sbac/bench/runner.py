@@ -169,7 +169,7 @@ class Bench:
             record = trained_record(at, run, self.protocol, None if resumed else round(seconds, 1), len(group))
             write_cell(self.results, record)
             if run.diverged:
-                self.say(f"{at.cell.name}: diverged, no longer numbers: {', '.join(run.diverged)}")
+                self.say(f"{at.cell.name}: diverged: {', '.join(run.diverged)}")
             files.remove(at.folder / "checkpoint")  # the policies stay
             trained.append((at.cell, record))
         return trained

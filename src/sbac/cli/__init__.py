@@ -89,7 +89,7 @@ class ShowVersion(argparse.Action):
 
 def build_parser() -> Parser:
     """The parser of everything, with the commands below it."""
-    parser = Parser(prog="sbac", epilog="example: sbac train hopper-demo --alpha 2 8 --seeds 5 --out runs/demo")
+    parser = Parser(prog="sbac", epilog="example: sbac train hopper-demo --alpha 1 4 --seeds 5 --out runs/demo")
     parser.add_argument("--version", action=ShowVersion, nargs=0, help=argparse.SUPPRESS)
     commands = Commands(parser, "COMMAND")
     for title, group in GROUPS.items():

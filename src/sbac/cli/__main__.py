@@ -2,6 +2,6 @@
 
 import sys
 
-from sbac.cli import main
+from sbac.__main__ import start
 
-sys.exit(main())
+sys.exit(start())

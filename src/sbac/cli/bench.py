@@ -77,7 +77,7 @@ def _bench(args: argparse.Namespace) -> int:
     if args.evaluate_only:
         if not is_results(results):
             raise UserError(f"{results}: not a results folder (it has no cells/)")
-        print(f"{evaluate_trained(results, protocol, args.workers)} cells completed in {results}")
+        print(f"{evaluate_trained(results, protocol, args.workers, environment=args.env)} cells completed in {results}")
         return 0
     cells = plan(
         args.tasks,

@@ -1,15 +1,16 @@
-"""`sbac data`: list, describe, check and make datasets."""
+"""`sbac data`: list, describe, check, convert and make datasets."""
 
 import argparse
 
 from sbac.cli.core import Commands
+from sbac.cli.logs import add_log_options, load_log, log_options
 from sbac.errors import UserError
 
 
 def add(commands: Commands) -> None:
     parser = commands.add_parser(
         "data",
-        help="list, describe, check or make datasets",
+        help="list, describe, check, convert or make datasets",
         epilog="example: sbac data info hopper-demo",
     )
     actions = Commands(parser, "ACTION")
@@ -22,12 +23,27 @@ def add(commands: Commands) -> None:
     )
     info.add_argument("source", metavar="DATASET", help="name, file, folder or Minari id")
     info.add_argument("--plot", metavar="PNG", help="also draw it")
+    add_log_options(info.add_argument_group("about the log"))
     info.set_defaults(run=_data_info)
     check = actions.add_parser(
         "check", help="every problem of a file, with its row", epilog="example: sbac data check log.hdf5"
     )
     check.add_argument("file", metavar="FILE", help="file, folder or Minari id")
+    add_log_options(check.add_argument_group("about the log"))
     check.set_defaults(run=_data_check)
+    convert = actions.add_parser(
+        "convert",
+        help="write a dataset in another format",
+        description="Write a dataset in another format: the suffix of OUT tells which, and a name without one is a "
+        "Minari folder. Bounds and columns are kept, so the options below are needed only once.",
+        epilog="example: sbac data convert log.csv log.parquet --columns rewards=r --action-low -2 --action-high 2",
+    )
+    convert.add_argument("source", metavar="IN", help="name, file or folder")
+    convert.add_argument("out", metavar="OUT", help="file (.npz, .hdf5, .parquet, .csv) or new folder")
+    convert.add_argument("--format", metavar="F", help="npz, npy, hdf5, parquet, csv, minari or d3rlpy")
+    convert.add_argument("--overwrite", action="store_true", help="replace an existing file")
+    add_log_options(convert.add_argument_group("about the log"))
+    convert.set_defaults(run=_data_convert)
     make = actions.add_parser(
         "make", help="make stand-ins for D4RL's MuJoCo data", epilog="example: sbac data make hopper-medium-made"
     )
@@ -48,20 +64,31 @@ def _data_list(args: argparse.Namespace) -> int:
 def _data_info(args: argparse.Namespace) -> int:
     from sbac.data.inspect import info
 
-    print(info(args.source, plot=args.plot))
+    print(info(load_log(args.source, args), plot=args.plot))
     return 0
 
 
 def _data_check(args: argparse.Namespace) -> int:
     from sbac.data.inspect import examine
+    from sbac.text import counted
 
-    findings = examine(args.file)
-    problems = findings.problems
-    for line in [*problems, *(f"note: {note}" for note in findings.notes)]:
+    findings = examine(args.file, log_options(args))
+    for line in [*findings.problems, *(f"note: {note}" for note in findings.notes)]:
         print(line)
-    if problems:
-        raise UserError(f"{args.file}: {len(problems)} problem{'s' if len(problems) > 1 else ''} found")
-    print(f"{args.file}: no problems found")
+    if findings.problems:
+        rows = f" in {findings.wrong_rows} of {counted(findings.rows, 'row')}" if findings.wrong_rows else ""
+        raise UserError(f"{args.file}: {counted(findings.problems_found, 'problem')} found{rows}")
+    print(f"{args.file}: no problems found in {counted(findings.rows, 'row')}")
+    return 0
+
+
+def _data_convert(args: argparse.Namespace) -> int:
+    from sbac.data.converting import convert
+
+    data = load_log(args.source, args)
+    for line in convert(data, args.out, args.format, args.overwrite):
+        print(f"note: {line}")
+    print(f"{len(data):,} rows in {args.out}")
     return 0
 
 

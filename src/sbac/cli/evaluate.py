@@ -1,6 +1,7 @@
 """`sbac evaluate`: a run's policies in an environment."""
 
 import argparse
+import sys
 
 from sbac.cli.core import Commands
 
@@ -30,6 +31,9 @@ def _evaluate(args: argparse.Namespace) -> int:
     from sbac.runs import read_record
 
     rows = evaluate_policies(Path(args.target), args.env, args.episodes, args.seed)
+    for row in rows:
+        if row.failed is not None:
+            print(f"note: the run of seed {row.seed} {dict(row.setting)} failed: {row.failed}", file=sys.stderr)
     if args.json:
         print("\n".join(json.dumps(finite(policy_episodes_json(row))) for row in rows))
         return 0

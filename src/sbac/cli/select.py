@@ -4,6 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from sbac.cli.core import Commands
+from sbac.cli.logs import add_log_options, load_log
 from sbac.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("--try", type=int, metavar="N", dest="tries", help="play N episodes, and let them decide")
     parser.add_argument("--env", metavar="ID", help="where to play them (default: the run's task)")
     parser.add_argument("--json", action="store_true", help="one JSON line per policy instead of a table")
+    add_log_options(parser.add_argument_group("about the log of --data"), env=False)
     parser.set_defaults(run=_select)
 
 
@@ -41,7 +43,8 @@ def _select(args: argparse.Namespace) -> int:
     if args.env is not None and args.tries is None:
         raise UserError("--env: only read with --try; the choice itself needs no environment")
     run = Run.load(Path(args.target))
-    choice = choose(run, args.data, args.effort, args.seed, not args.no_model, args.weighted)
+    data = None if args.data is None else load_log(args.data, args)
+    choice = choose(run, data, args.effort, args.seed, not args.no_model, args.weighted)
     show(choice, args.json)
     return 0 if args.tries is None else _try(run, choice, args.tries, args.env)
 

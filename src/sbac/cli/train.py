@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sbac.cli.core import HELP, Commands, Parser
+from sbac.cli.logs import add_log_options, load_log, log_options
 from sbac.cli.select import choose, show
 from sbac.errors import UserError
 
@@ -22,7 +23,7 @@ def add(commands: Commands) -> None:
         description="Learn policies from a dataset. Every option of the method is given as --name VALUE ...; several "
         "values make a grid, and the whole grid trains at once. `sbac methods` lists the methods, `sbac train "
         "--algorithm NAME --help` the options of one.",
-        epilog="examples: sbac train hopper-demo --seeds 5 --alpha 2 8 --out runs/hopper\n"
+        epilog="examples: sbac train hopper-demo --seeds 5 --alpha 1 4 --out runs/hopper\n"
         "          sbac train --resume --out runs/hopper",
     )
     data = parser.add_argument_group("the data")
@@ -33,14 +34,14 @@ def add(commands: Commands) -> None:
         metavar="DATASET",
         help="name, file, folder, Minari id; for sac and td3 an environment",
     )
-    data.add_argument("--task", metavar="NAME", help="the task that the log belongs to")
-    data.add_argument("--horizon", type=int, metavar="N", help="the time limit of a log that does not flag it")
+    add_log_options(data, env=False)
     data.add_argument("--stream", action="store_true", help="read a log larger than memory in blocks")
     what = parser.add_argument_group("what to train")
     what.add_argument("--algorithm", default="sbac", metavar="NAME", help="which method (default: sbac)")
     what.add_argument("--preset", default="quick", metavar="NAME", help="quick (default), paper, tuned, ...")
     what.add_argument("--seeds", nargs="+", type=int, default=[1], metavar="N", help="how many seeds, or which ones")
     what.add_argument("--steps", nargs="+", type=int, metavar="N", help="gradient steps, of all phases or of each")
+    what.add_argument("--dial", action="store_true", help="one policy for a range of alpha (sbac)")
     what.add_argument("--select", action="store_true", help="then choose a policy from the log alone (sbac select)")
     what.add_argument("--warm-start", metavar="RUN", help="start from the networks of a finished run")
     folder = parser.add_argument_group("the run's folder")
@@ -50,7 +51,7 @@ def add(commands: Commands) -> None:
     folder.add_argument("--log", nargs="+", default=[], metavar="NAME", help="also log to: tensorboard, wandb")
     folder.add_argument("--checkpoint-seconds", type=float, default=30.0, metavar="S", help="between checkpoints (30)")
     watch = parser.add_argument_group("evaluation while it trains")
-    watch.add_argument("--env", metavar="ID", help="environment to evaluate in (default: the task's)")
+    watch.add_argument("--env", metavar="ID", help="environment of the log, to evaluate in (default: its own)")
     watch.add_argument("--no-evaluate", action="store_true", help="train without any environment")
     watch.add_argument("--episodes", type=int, default=10, metavar="N", help="episodes per evaluation (default: 10)")
     watch.add_argument("--evaluate-every", type=int, metavar="STEPS", help="between evaluations (default: a tenth)")
@@ -79,10 +80,17 @@ def as_started(words: Sequence[str]) -> list[str]:
     if not (Path(known.out) / "config.json").exists():
         return list(words)
     started = read_record(Path(known.out)).command or []
-    places = [i for i, word in enumerate(started) if word == "--env" or word.startswith("--env=")]
-    if known.env is None and any(":" in " ".join(started[i : i + 2]) for i in places):
-        raise UserError(f"{known.out}: it was evaluated in an environment of your own; name it again with --env")
+    if known.env is None and any(map(names_module, started)):
+        raise UserError(f"{known.out}: it names an environment in a module, which is not imported unasked; add --env")
     return [*started, *words]
+
+
+def names_module(word: str) -> bool:
+    """Whether a word of a recorded command, an option's value or a dataset, may be an environment `module:id`."""
+    from pathlib import Path
+
+    value = word.partition("=")[2] if word.startswith("--") else word
+    return ":" in value and not Path(value).exists()
 
 
 def without_folder(words: Sequence[str]) -> list[str]:
@@ -128,6 +136,7 @@ def _train(args: argparse.Namespace) -> int:
         checkpoint_seconds=args.checkpoint_seconds,
         callbacks=loggers(args.log, out),
         command=args.started,
+        **({"dial": True} if args.dial else {}),
         **_options(args.extra),
     )
     _show(run, out)
@@ -137,22 +146,30 @@ def _train(args: argparse.Namespace) -> int:
 
 
 def _log(args: argparse.Namespace) -> "Dataset | StreamedLog":
-    from sbac.data import load
     from sbac.data.streaming import stream
 
     if not args.stream:
-        return load(args.dataset, task=args.task, horizon=args.horizon)
+        return load_log(args.dataset, args)
     if args.horizon is not None:
         raise UserError("--horizon: not with --stream; the log needs timeouts or episode numbers of its own")
     if args.select:
         raise UserError("--select: not with --stream; sbac select reads its log into memory")
-    return stream(args.dataset, task=args.task)
+    said = log_options(args)
+    return stream(
+        args.dataset,
+        task=said.task,
+        columns=said.columns,
+        action_low=said.action_low,
+        action_high=said.action_high,
+    )
 
 
 def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) -> int:
     from sbac.callbacks import loggers
     from sbac.training.online.train import train_online
 
+    if args.dial:
+        raise UserError(f"--dial: not an option of {args.algorithm}")
     if args.select:
         raise UserError(f"--select: not for {args.algorithm}, which learns in an environment and has no log")
     if args.warm_start:
@@ -194,7 +211,8 @@ def _show(run: "Run", out: str) -> int:
     print(outcome(run))
     print(f"{counted_policies(len(run.policies))} in {out}/policies")
     if run.diverged:
-        print(f"diverged, their networks are no longer numbers: {', '.join(run.diverged)}", file=sys.stderr)
+        failed = [f"{label} ({run.failures[label]})" if label in run.failures else label for label in run.diverged]
+        print(f"diverged: {', '.join(failed)}", file=sys.stderr)
     return 0
 
 

@@ -12,7 +12,7 @@ OPTIONAL = ("timeouts", "next_observations")
 VECTORS = ("observations", "actions", "next_observations")
 TOLERANCE = 1e-6
 """How far an action may lie outside its bounds (relative to bounds beyond 1) before it is refused; it is clipped."""
-BLOCK = 2**16
+BLOCK = 2**14
 """Rows that are looked at together. What is computed of a column is computed block by block."""
 SHOWN = 20
 """Rows listed per kind of problem; the rest are counted."""
@@ -78,9 +78,12 @@ def _array(values: ArrayLike) -> Array:
 
 def _masked(name: str, values: ArrayLike) -> Iterator[str]:
     """The mask of numpy's masked arrays says that a value is not known. As a plain array it would count as one."""
-    if isinstance(values, np.ma.MaskedArray) and (count := int(np.ma.count_masked(values))):
-        row = f"; the first is in row {int(np.argwhere(np.ma.getmaskarray(values))[0, 0])}" if values.ndim else ""
-        yield f"{name}: a masked array with {count} masked values{row}; expected a number in every place"
+    if not issubclass(type(values), np.ma.MaskedArray):
+        return
+    mask: NDArray[np.bool_] = np.atleast_1d(np.asarray(getattr(values, "mask", False)))
+    if mask.any():
+        row, count = int(np.argwhere(mask)[0, 0]), int(mask.sum())
+        yield f"{name}: a masked array with {count} masked values, the first in row {row}; expected numbers everywhere"
 
 
 def missing(columns: Mapping[str, Any]) -> Iterator[str]:
@@ -171,7 +174,7 @@ def _outside(actions: Array, low: ArrayLike, high: ArrayLike) -> Iterator[Defect
     rows = _rows_where(actions, bad)
     values = (_value(actions, row, bad) for row in rows[:SHOWN])
     expected = "expected actions inside [action_low, action_high]"
-    yield from _listed("actions", rows, values, f"{expected} = [{_short(below)}, {_short(above)}]{OTHER_BOUNDS}")
+    yield from _listed("actions", rows, values, f"{expected} = [{_short(below)}, {_short(above)}]", OTHER_BOUNDS)
 
 
 def _rows_where(array: Array, bad: Callable[[Array], Array]) -> NDArray[np.intp]:
@@ -218,10 +221,13 @@ def _short(bound: NDArray[np.float64]) -> str:
     return f"{values[0]:g}" if len(values) == 1 else f"{values[0]:g}..{values[-1]:g}"
 
 
-def _listed(name: str, rows: NDArray[np.intp], values: Iterator[str], expected: str) -> Iterator[Defect]:
+def _listed(
+    name: str, rows: NDArray[np.intp], values: Iterator[str], expected: str, remedy: str = ""
+) -> Iterator[Defect]:
     if not len(rows):
         return
     lines = [f"{name}: row {row} is {value}; {expected}" for row, value in zip(rows[:SHOWN], values, strict=True)]
+    lines[0] += remedy
     if len(rows) > SHOWN:
         lines.append(f"{name}: {len(rows) - SHOWN} more rows like these, the last is row {rows[-1]}")
     yield Defect(lines, rows)

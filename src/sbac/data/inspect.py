@@ -207,6 +207,8 @@ class Findings:
     """Rows of the log; 0 if it could not be read."""
     wrong_rows: int
     """Rows with at least one problem."""
+    problems_found: int
+    """Problems in all, those that are only counted included: a bad value of a row is one, and so is a bad column."""
 
 
 def check(source: str | Path) -> list[str]:
@@ -219,16 +221,17 @@ def examine(source: str | Path, options: LogOptions | None = None) -> Findings:
     try:
         known = read(source, options or LogOptions())
     except UserError as error:
-        return Findings([str(error)], [], 0, 0)
+        return Findings([str(error)], [], 0, 0, 1)
     columns = {key: value for key, value in known.items() if key in FIELDS}
     low, high = known.get("action_low", -1.0), known.get("action_high", 1.0)
     found = list(defects(columns, low, high))
     rows = max((len(column) for column in columns.values() if np.ndim(column)), default=0)
     if found:
         wrong = np.unique(np.concatenate([defect.rows for defect in found]))
-        return Findings([line for defect in found for line in defect.lines], [], rows, len(wrong))
+        found_in_rows = sum(max(1, len(defect.rows)) for defect in found)
+        return Findings([line for defect in found for line in defect.lines], [], rows, len(wrong), found_in_rows)
     data = Dataset(**known)
-    return Findings([], [*doubts(data), *_notes(columns, data)], rows, 0)
+    return Findings([], [*doubts(data), *_notes(columns, data)], rows, 0, 0)
 
 
 def _notes(columns: dict[str, ArrayLike], data: Dataset) -> Iterator[str]:

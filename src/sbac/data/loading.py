@@ -19,6 +19,7 @@ from sbac.data.naming import ColumnMap, match, side_by_side
 from sbac.environments.opening import EnvSource, action_bounds
 from sbac.environments.tasks import EMBEDDED, TASKS, find_task, is_task, task_of_file
 from sbac.errors import UserError, positive, unknown
+from sbac.files import in_home
 
 Source = str | Path | Dataset | Mapping[str, ArrayLike]
 
@@ -159,7 +160,7 @@ def embedded_file(name: str) -> Path:
 def d4rl_folders() -> list[Path]:
     """The folders in which D4RL's files are looked for: the data folder, the current one, and D4RL's own cache."""
     cache = os.environ.get("D4RL_DATASET_DIR") or "~/.d4rl/datasets"
-    return [data_folder(), Path("."), Path(cache).expanduser()]
+    return [data_folder(), Path("."), in_home(cache)]
 
 
 def locate(source: str | Path) -> Located:

@@ -174,7 +174,7 @@ def make_dataset(
 ) -> Dataset:
     """Makes one dataset without writing it."""
     [(_, columns, _)] = made([name], size, seed, workers, progress)
-    return Dataset(**columns, name=name, kind="made", task=name)
+    return Dataset(**columns, name=name, kind="made", task=name, environment=None)
 
 
 def made(

@@ -5,6 +5,7 @@ networks'. It loads without JAX, and its file is a safetensors archive, which ca
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,8 +61,19 @@ class Policy:
         own = self.config.get("alpha")
         if own == alpha:
             return self
-        trained = "without an alpha" if own is None else f"for alpha {own:g} alone"
-        raise UserError(f"alpha {alpha:g}: the policy was trained {trained}")
+        if "dial/row" not in self.arrays:
+            trained = "without an alpha" if own is None else f"for alpha {own:g} alone"
+            raise UserError(f"alpha {alpha:g}: the policy was trained {trained}")
+        low, high = (float(bound) for bound in self.arrays["dial/range"])
+        if not low * (1 - 1e-6) <= alpha <= high * (1 + 1e-6):
+            raise UserError(f"alpha {alpha:g}: the policy was trained for alphas from {low:g} to {high:g}")
+        # The dial goes from -1 to 1 along log alpha, and enters the first layer as one more input.
+        moved = 2.0 * math.log(alpha / float(self.config["alpha"])) / math.log(high / low)
+        bias = self.arrays["policy/biases/0"] + np.float32(moved) * self.arrays["dial/row"]
+        parts = str(self.config["label"]).split("_")
+        label = "_".join(f"alpha={alpha:g}" if part.startswith("alpha=") else part for part in parts)
+        config = self.config | {"alpha": alpha, "label": label}
+        return Policy(self.kind, self.arrays | {"policy/biases/0": bias}, config)
 
     def __call__(self, observations: ArrayLike) -> Floats:
         """The deterministic action(s) for one observation or a batch of them.
@@ -127,7 +139,12 @@ class Policy:
             raise UserError(f"{path}: a policy without its {sorted(missing)[0]}")
         try:
             policy = Policy(about.kind, arrays, about.config)
-            policy(np.zeros((1, len(policy.arrays["scale/observation_mean"])), np.float32))
+            if not (policy.arrays["scale/observation_std"] > 0).all():
+                raise ValueError("scale/observation_std has numbers that are not above 0")
+            shape = policy(np.zeros((1, len(policy.arrays["scale/observation_mean"])), np.float32)).shape
+            for bound in ("low", "high"):
+                if shape != (1, *policy.arrays[f"scale/action_{bound}"].shape):
+                    raise ValueError(f"actions of shape {shape[1:]}, other than those of the bounds")
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
         except (KeyError, TypeError, ValueError, IndexError) as error:

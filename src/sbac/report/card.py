@@ -239,9 +239,12 @@ def _table(choice: ChoiceRecord) -> str:
     def shown(value: float | None) -> str:
         return "" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
 
+    def interval(row: CandidateRecord) -> str:
+        return "none" if row.gain_low is None else f"{shown(row.gain_low)} to {shown(row.gain_high)}"
+
     rows = "".join(
         f"<tr><th>{escape(row.label)}</th><td>{escape(setting_text(row.setting.get('alpha', '')))}</td>"
-        f"<td>{shown(row.gain)}</td><td>{shown(row.gain_low)} … {shown(row.gain_high)}</td>"
+        f"<td>{shown(row.gain)}</td><td>{interval(row)}</td>"
         f"<td>{'taken' if row.label == choice.label else 'set aside' if row.set_aside else ''}"
         f"<small>{escape('; '.join(row.warnings))}</small></td></tr>"
         for row in choice.candidates

@@ -42,7 +42,7 @@ def returns_picture(
             f'<circle cx="{x(number):.1f}" cy="{base + 8}" r="3" fill="var(--c2)" opacity=".7"/>' for number in truth
         ]
     ticks = "".join(
-        f'<text x="{x(tick):.1f}" y="{HEIGHT - 14}" text-anchor="middle">{tick:.4g}</text>'
+        f'<text x="{x(tick):.1f}" y="{HEIGHT - 14}" text-anchor="middle">{tick:.3g}</text>'
         for tick in np.linspace(low + room, high - room, 5).tolist()
     )
     return (
@@ -59,5 +59,5 @@ def _mark(x: float, base: float, top: float, colour: str, text: str, text_y: flo
     at, anchor = (x + 6, "start") if right else (x - 6, "end")
     return (
         f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{base}" y2="{top}" stroke="var({colour})" stroke-width="2"/>'
-        f'<text x="{at:.1f}" y="{text_y + 6:.1f}" text-anchor="{anchor}" fill="var({colour})">{text}</text>'
+        f'<text x="{at:.1f}" y="{text_y + 6:.1f}" text-anchor="{anchor}" style="fill:var({colour})">{text}</text>'
     )

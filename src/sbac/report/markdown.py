@@ -7,7 +7,7 @@ from sbac import files
 from sbac.errors import UserError
 from sbac.results.cells import CellRecord, MeasuredRun
 from sbac.results.commands import bench_commands
-from sbac.results.series import Series, collect
+from sbac.results.series import ONE, Series, collect
 from sbac.results.stability import DEFINITION
 from sbac.results.statistics import Interval
 from sbac.results.tables import (
@@ -17,12 +17,24 @@ from sbac.results.tables import (
     ScoreTable,
     difference,
     excludes_zero,
+    expected_scores,
     paper_score,
     score_tables,
     what_w_changes,
 )
-from sbac.text import markdown_table, markdown_text, number, number_or_blank, percent, phases_text, within
+from sbac.text import (
+    counted_policies,
+    markdown_table,
+    markdown_text,
+    number,
+    number_or_blank,
+    percent,
+    phases_text,
+    within,
+)
 
+TRIES = (1, 2, 3, 5, 10, 20, 35)
+"""For how many policies tried a table has a column."""
 BEGIN, END = "<!-- tables: begin (written by sbac report) -->", "<!-- tables: end -->"
 
 
@@ -33,6 +45,7 @@ def results_markdown(records: Sequence[MeasuredRun]) -> str:
     if not records:
         return "No cell has been measured yet."
     parts = [part for table in tables for part in (*_scores(table), *_overall(table), *_stability(table))]
+    parts += _expected(series, tables)
     parts += _what_w_changes(series)
     unfinished = sorted({f"{s.data} {s.method}" for s in series if not s.is_final})
     if unfinished:
@@ -118,11 +131,55 @@ def _overall(table: ScoreTable) -> list[str]:
         rows = [[method, *(within(*interval) for interval in found)] for method, found in table.overall(block).items()]
         who = "every method has" if block.methods == table.methods else f"these {len(block.methods)} methods have"
         parts += [f"### {block.name} that {who}", markdown_table(["method", "mean", "interquartile mean"], rows)]
+        if len(block.methods) > 1:
+            parts += _differences(table, block)
     if parts:
         parts.append("In brackets: 95 % intervals of the bootstrap that draws seeds within each dataset.")
     for suite in dict.fromkeys(block.suite for block in table.blocks):
         parts += _duels(table, suite)
     return parts
+
+
+def _differences(table: ScoreTable, block: Block) -> list[str]:
+    """How far the first method is ahead of each other one, or behind it."""
+    first = block.methods[0]
+    rows: list[list[str]] = []
+    for method in block.methods:
+        worst, score, others = table.worst_task(block, method)
+        rows.append([method, "", "", "", f"{worst}: {number(score)}", number(others)])
+    for row, (_, found) in zip(rows[1:], table.differences(block, first).items(), strict=True):
+        ahead = within(*found.tasks_fixed)
+        row[1:4] = [f"**{ahead}**" if found.holm else ahead, within(*found.tasks_drawn), f"{found.p_value:.2g}"]
+    head = ["method", f"{first} less it", "tasks drawn too", "p", "its worst task", "mean without that"]
+    words = (
+        f"Differences of means over the {block.name}, with 95 % intervals: seeds drawn anew within each task, and in "
+        "the next column tasks drawn anew as well. Bold: zero is excluded at 5 % after Holm's correction."
+    )
+    return [markdown_table(head, rows), words]
+
+
+def _expected(series: Sequence[Series], tables: Sequence[ScoreTable]) -> list[str]:
+    """What a user gets who may try some policies of a method in the environment."""
+    parts: list[str] = []
+    for table in (table for table in tables if table.way == ONE):
+        for block in table.blocks:
+            found = expected_scores(series, table, block)
+            most = max(map(len, found.values()))
+            tries = [n for n in TRIES if n <= most]
+            if len(tries) > 1:
+                rows = [
+                    [method, *(number(scores[n - 1]) if n <= len(scores) else "" for n in tries)]
+                    for method, scores in found.items()
+                ]
+                head = ["method", *(counted_policies(n) for n in tries)]
+                parts += [f"### {table.length}, {block.name}", markdown_table(head, rows)]
+    if not parts:
+        return []
+    words = (
+        "The expected score of the best of so many policies, drawn without replacement from a method's settings and "
+        "seeds, chosen by their last evaluation during training and reported on the final episodes."
+    )
+    return ["## Scores by the number of policies tried in the environment", *parts, words]
 
 
 def _duels(table: ScoreTable, suite: str) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from sbac.report.html import note, plain_table
+from sbac.report.html import labelled_cell, note, plain_table
 from sbac.results.cells import CellRecord, MeasuredRun
 from sbac.results.outcome import verdict
 from sbac.results.series import Series
@@ -24,7 +24,7 @@ def outcome_section(series: Sequence[Series]) -> str:
             "Normalised scores (returns where the task has no reference returns); in brackets the 95 % interval over "
             "seeds. The clone imitates the log; a policy that does not beat it has gained nothing by learning."
         )
-        parts.append(plain_table(heads, map(_outcome_row, played)) + note(words))
+        parts.append(plain_table(heads, [_outcome_row(s, heads) for s in played]) + note(words))
     if unplayed:
         heads = ("policy", "seeds", "steps", "last losses", "distance from the logged actions")
         words = (
@@ -32,7 +32,7 @@ def outcome_section(series: Sequence[Series]) -> str:
             "seeds. Distance: the mean of |policy's action - logged action| in states of the log, as a share of the "
             "action's range."
         )
-        parts.append(plain_table(heads, map(_unplayed_row, unplayed)) + note(words))
+        parts.append(plain_table(heads, [_unplayed_row(s, heads) for s in unplayed]) + note(words))
     return "".join(parts)
 
 
@@ -40,25 +40,24 @@ def _distinct_records(series: Sequence[Series]) -> list[MeasuredRun]:
     return list({id(s.record): s.record for s in series}.values())
 
 
-def _row(s: Series, cells: Iterable[str]) -> str:
+def _row(s: Series, heads: Sequence[str], cells: Iterable[str]) -> str:
     name = escape(s.data)
-    texts = "".join(f"<td>{escape(text)}</td>" for text in cells)
+    texts = "".join(labelled_cell(head, escape(text)) for head, text in zip(heads[1:], cells, strict=True))
     return f'<tr data-task="{name}"><th scope="row">{escape(s.label)}<small>{name}</small></th>{texts}</tr>'
 
 
-def _outcome_row(s: Series) -> str:
+def _outcome_row(s: Series, heads: Sequence[str]) -> str:
     clone = s.clone_scores
     cells = [str(len(s.trials)), number_or_blank(s.data_mean), number_or_blank(s.best_tenth)]
     cells += ["" if clone is None else within(*mean_interval(clone)), within(*mean_interval(s.scores))]
-    return _row(s, [*cells, "" if clone is None else difference(paired_difference(s.scores, clone))])
+    return _row(s, heads, [*cells, "" if clone is None else difference(paired_difference(s.scores, clone))])
 
 
-def _unplayed_row(s: Series) -> str:
+def _unplayed_row(s: Series, heads: Sequence[str]) -> str:
     tables = [t for t in s.record.metrics if all(s.setting.get(k) == v for k, v in t.setting.items())]
     last = {name: column[-1] for name, column in tables[-1].values.items()} if tables else {}
     losses = [f"{name} {value:.4g}" for name, value in last.items() if "loss" in name and value is not None]
     known = [] if s.record.actions is None else s.record.actions.policies
     far = next((entry.distance for entry in known if entry.setting == s.setting), None)
-    return _row(
-        s, [str(len(s.trials)), s.steps, ", ".join(losses), "the log is not here" if far is None else f"{far:.3f}"]
-    )
+    distance = "the log is not here" if far is None else f"{far:.3f}"
+    return _row(s, heads, [str(len(s.trials)), s.steps, ", ".join(losses), distance])

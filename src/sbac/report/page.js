@@ -128,7 +128,7 @@
     draw(svg, "text", { x: area.right, y: height - 4, "text-anchor": "end" }, options.xLabel || "");
     for (const rule of options.rules || []) {
       draw(svg, "line", { class: "axis", "stroke-dasharray": "5 4", x1: area.left, x2: area.right, y1: Y(rule.value), y2: Y(rule.value) });
-      draw(svg, "text", { x: area.right, y: Y(rule.value) - 4, "text-anchor": "end" }, rule.name);
+      draw(svg, "text", { x: area.left + 4, y: Y(rule.value) - 4 }, rule.name);
     }
 
     const path = (line, values) => {

@@ -12,7 +12,7 @@ from importlib.resources import files as resources
 
 from sbac import files
 from sbac.records import Json, as_json, is_list, is_object
-from sbac.report.html import head_cell, note
+from sbac.report.html import head_cell, labelled_cell, note, plain_table
 from sbac.report.outcome_section import outcome_section
 from sbac.report.payload import EVERY, PageData, page_data
 from sbac.results.cells import CellRecord, MeasuredRun
@@ -41,6 +41,7 @@ ABBREVIATIONS = (
     "e = expert."
 )
 ONLINE_NOTE = "Grey: methods that learned online, in the environment of the task."
+EVERY_COLUMNS = ("method", "setting", "steps", "seeds", "episodes", "mean", "sd over seeds", "worst episode")
 Strip = tuple[str, bytes]
 """A caption and a PNG."""
 
@@ -217,7 +218,6 @@ def _score_cell(
 
 def _every(series: Sequence[Series]) -> str:
     """A row for every setting: nothing chosen, nothing left out."""
-    heads = ("dataset", "method", "setting", "steps", "seeds", "episodes", "mean", "sd over seeds", "worst episode")
     rows = "".join(_setting_row(s) for s in series if s.evaluated)
     if not rows:
         return note("Nothing was played: see above what can be said without an environment.")
@@ -226,19 +226,20 @@ def _every(series: Sequence[Series]) -> str:
         "training where the final ones have not been played. Worst episode: of all seeds."
     )
     return (
-        f'<details class="view" data-view="{EVERY}" open><summary>Every setting</summary><div class="scroll">'
-        f'<table class="sortable"><thead><tr>{"".join(map(head_cell, heads))}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-        f"{note(caption)}</details>"
+        f'<details class="view" data-view="{EVERY}" open><summary>Every setting</summary>'
+        f"{plain_table(('dataset', *EVERY_COLUMNS), [rows])}{note(caption)}</details>"
     )
 
 
 def _setting_row(s: Series) -> str:
-    texts = [escape(text) for text in (s.method, s.setting_name, s.steps)]
+    texts = [s.method, s.setting_name, s.steps]
     played = str(len(s.episodes[0]))
     numbers = [str(len(s.trials)), played, number(s.mean), number_or_blank(s.deviation), number(s.worst)]
-    cells = "".join(f"<td>{text}</td>" for text in texts)
-    cells += "".join(f'<td data-value="{value}">{value}</td>' for value in numbers)
+    texts_and_orders = [*((text, None) for text in texts), *((value, value) for value in numbers)]
+    cells = "".join(
+        labelled_cell(head, escape(text), order)
+        for head, (text, order) in zip(EVERY_COLUMNS, texts_and_orders, strict=True)
+    )
     name = escape(s.data)
     return f'<tr data-task="{name}"><th scope="row">{name}</th>{cells}</tr>'
 

@@ -35,12 +35,15 @@ class PageData:
 
 def page_data(records: Sequence[MeasuredRun], series: Sequence[Series], tables: Sequence[ScoreTable]) -> PageData:
     """The data behind the charts of a page."""
-    places = {id(s): i for i, s in enumerate(series)}
+    known = {id(s) for s in series}
+    put_together = {id(s): s for table in tables for s in table.chosen.values() if id(s) not in known}
+    shown = [*series, *put_together.values()]  # of several settings, each for the seeds that chose it
+    places = {id(s): i for i, s in enumerate(shown)}
     bins = {name: _bins([s for s in series if s.data == name]) for name in dict.fromkeys(s.data for s in series)}
     views = {_view_name(table): _view(table, places) for table in tables} | _every(series, places)
     return PageData(
         {name: _dataset(next(s for s in series if s.data == name)) for name in bins},
-        [_series(s, records, bins[s.data]) for s in series],
+        [_series(s, records, bins[s.data]) for s in shown],
         views,
     )
 

@@ -255,7 +255,10 @@ def cell_text(cell: CellRecord) -> str:
 
 
 def _dense(value: Json) -> str:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except ValueError:  # a number beyond those of a float, which is read as an infinity
+        return json.dumps(files.finite(value), separators=(",", ":"))
 
 
 def read_cell(path: Path) -> CellRecord:

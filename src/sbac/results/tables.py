@@ -12,6 +12,7 @@ import numpy as np
 from sbac.algorithms import REGISTRY
 from sbac.environments.opening import environment_of
 from sbac.environments.tasks import EMBEDDED, TASKS, Score, find_task
+from sbac.results.choosing import Difference, differences, mean_tries, tries_of, without_worst
 from sbac.results.series import BEST, ONE, PRESET, WAYS, Series, represent
 from sbac.results.statistics import (
     Floats,
@@ -245,6 +246,17 @@ class ScoreTable:
             found[other] = Duel(shared, our_mean, their_mean, probability_of_improvement(ours, theirs))
         return found
 
+    def differences(self, block: Block, method: str) -> dict[str, Difference]:
+        """The method's mean over a block less that of each other one."""
+        rivals = {other: self.scores(block, other) for other in block.methods if other != method}
+        return differences(self.scores(block, method), rivals)
+
+    def worst_task(self, block: Block, method: str) -> tuple[str, float, float]:
+        """Where a method does worst, its score there, and its mean over the block's other datasets."""
+        means = {data: self.chosen[data, method].mean for data in block.datasets}
+        worst = min(means, key=lambda data: means[data])
+        return worst, means[worst], without_worst(self.scores(block, method))
+
     def profiles(self, block: Block, thresholds: Floats) -> dict[str, tuple[Floats, Floats, Floats]]:
         """For each method the share of runs above each threshold, and its bounds."""
         return {method: performance_profile(self.scores(block, method), thresholds) for method in block.methods}
@@ -283,6 +295,18 @@ def what_w_changes(series: Sequence[Series]) -> dict[str, dict[str, dict[str, In
         }
         for length, by_data in found.items()
     }
+
+
+def expected_scores(series: Sequence[Series], table: ScoreTable, block: Block) -> dict[str, Floats]:
+    """For each method of a block the score that is to be expected of 1, 2, ... policies tried in the environment."""
+    found: dict[str, Floats] = {}
+    for method in block.methods:
+        tried = [
+            [s for s in series if (s.data, s.method, s.length) == (data, method, table.length) and s.is_final]
+            for data in block.datasets
+        ]
+        found[method] = mean_tries([tries_of(settings) for settings in tried])
+    return found
 
 
 def score_tables(series: Sequence[Series]) -> list[ScoreTable]:

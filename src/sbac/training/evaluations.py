@@ -170,8 +170,9 @@ class Evaluations:
                 EvaluationRow(place, parse(Episodes, answer.result(), f"evaluation of {snapshot.folder}"))
                 for place, answer in zip(snapshot.places, snapshot.answers, strict=True)
             ]
-            added = [{name: files.finite(value) for name, value in evaluation_json(row).items()} for row in rows]
-            files.append_rows(self._path, added)
+            added = [evaluation_json(row) for row in rows]
+            finite = [{name: files.finite(value) for name, value in row.items()} for row in added]
+            files.append_rows(self._path, finite)
             files.remove(snapshot.folder)
             self._callbacks.on_evaluation(added)
             measured = [_mean(row.episodes.scores or row.episodes.returns) for row in rows]

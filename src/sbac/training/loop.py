@@ -11,7 +11,6 @@ import time
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -23,6 +22,7 @@ from sbac.algorithms.base import Actor, Metrics, Spec
 from sbac.config import static_fields
 from sbac.data.streaming import StreamedLog
 from sbac.evaluation.worker import Pool
+from sbac.files import cache_folder
 from sbac.nn import Tree
 from sbac.progress import Progress
 from sbac.runs import Run
@@ -266,6 +266,6 @@ def use_compilation_cache() -> None:
     """Keeps compiled programs between processes, unless the user has set a cache of their own."""
     options: Any = jax.config
     if options.jax_compilation_cache_dir is None:
-        options.update("jax_compilation_cache_dir", str(Path.home() / ".cache" / "sbac" / "xla"))
+        options.update("jax_compilation_cache_dir", str(cache_folder() / "xla"))
         options.update("jax_persistent_cache_min_compile_time_secs", 0.5)
         warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation cache")

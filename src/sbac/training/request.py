@@ -14,7 +14,7 @@ from sbac.data import Dataset, load
 from sbac.data.dataset import check_share
 from sbac.data.loading import Source
 from sbac.data.streaming import StreamedLog
-from sbac.environments.opening import EnvSource, check_fits, check_known, is_known
+from sbac.environments.opening import EnvSource, check_fits, check_known, may_open
 from sbac.errors import UserError, listed, name_of, not_negative, positive, unknown
 from sbac.runs import (
     FORMAT,
@@ -162,7 +162,7 @@ class OfflineRequest(Request):
         if self.environment is not None:
             return self.environment
         recorded = self.dataset.environment
-        return self.dataset.task or (recorded if recorded is not None and is_known(recorded) else None)
+        return self.dataset.task or (recorded if recorded is not None and may_open(recorded) else None)
 
     @cached_property
     def record(self) -> RunRecord:

@@ -143,7 +143,7 @@ def build_table(data: Dataset, scaling: Scaling, chosen: Flags | None = None) ->
     initial = scaling.states(data.observations[first if chosen is None else first[chosen[first]]])
     counts = np.cumsum(np.bincount(rank, minlength=3))
     return Table(
-        on_device(packed),  # on a CPU this is no copy
+        on_device(packed),
         jnp.asarray(np.argsort(rank, kind="stable").astype(np.uint32)),
         jnp.asarray(initial, jnp.float32),
         Place(*(jnp.asarray([value], jnp.uint32) for value in (0, counts, 0, len(initial)))),

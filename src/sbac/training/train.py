@@ -66,8 +66,8 @@ def train(
     overrides: fields of the method's config. A list is a grid: `alpha=[0.2, 2.0]` with `seeds=5` trains ten policies.
     """
     positive("workers", workers)
-    listening = Callbacks(callbacks)
     _check_seconds(checkpoint_seconds)
+    listening = Callbacks(callbacks)
     with tempfile.TemporaryDirectory(prefix="sbac-") as scratch:
         request = OfflineRequest(
             data=data,

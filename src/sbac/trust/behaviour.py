@@ -22,7 +22,8 @@ COMPARED = 20_000
 def clone(log: Log, hidden: tuple[int, ...], seed: int, steps: int = STEPS) -> GaussianPolicy:
     """The log's actions as a Gaussian before the tanh, by maximum likelihood."""
     key = jax.random.key(seed, impl="threefry2x32")
-    return _clone(hidden, steps, log.transitions.states, log.transitions.actions, key)
+    actions = jnp.asarray(log.units.within_bounds(np.asarray(log.transitions.actions)))
+    return _clone(hidden, steps, log.transitions.states, actions, key)
 
 
 @partial(jit, static=(0, 1))
@@ -61,7 +62,7 @@ def departures(log: Log, model: GaussianPolicy, policy: Acts, rows: NDArray[np.i
     """
     observations = log.data.observations[rows]
     mean, deviation = behaviour_at(model, log.units.states(observations))
-    actions = np.asarray(pre_tanh(jnp.asarray(log.act(policy, observations))))
+    actions = np.asarray(pre_tanh(jnp.asarray(log.units.within_bounds(log.act(policy, observations)))))
     return np.sqrt((((actions - mean) / deviation) ** 2).mean(1, dtype=np.float64))
 
 

@@ -45,7 +45,10 @@ class Units:
 
     observation_mean: Floats
     observation_std: Floats
+    action_mean: Floats
+    action_std: Floats
     action_centre: Floats
+    """Of the bounds."""
     action_half: Floats
     centre: float
     """Of the values Q."""
@@ -59,7 +62,13 @@ class Units:
         return (states * self.observation_std + self.observation_mean).astype(np.float32)
 
     def actions(self, actions: Floats) -> NDArray[np.float32]:
-        return ((actions - self.action_centre) / self.action_half).astype(np.float32)
+        """Standardised: a log that keeps to a small part of the bounds would else be a point to a network."""
+        return ((actions - self.action_mean) / self.action_std).astype(np.float32)
+
+    def within_bounds(self, actions: Floats) -> NDArray[np.float32]:
+        """Standardised actions as numbers in [-1, 1], which is what the tanh of a Gaussian gives."""
+        raw = actions * self.action_std + self.action_mean
+        return np.clip((raw - self.action_centre) / self.action_half, -1.0, 1.0).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -113,7 +122,7 @@ class Log:
                 )
             if not np.isfinite(part).all():
                 raise UserError("policy: actions that are not finite; its training has diverged")
-        return np.clip(self.units.actions(np.concatenate(parts)), -1.0, 1.0)
+        return self.units.actions(np.clip(np.concatenate(parts), self.data.action_low, self.data.action_high))
 
 
 BLOCK = 65_536
@@ -130,11 +139,14 @@ def read_log(data: Dataset, discount: float) -> Log:
     whole = discounted_sums(data, discount, np.where(data.timeouts, _mean_rewards(data) / (1 - discount), 0.0))
     centre, spread = float(whole[rows].mean()), float(whole[rows].std())
     spread = spread if spread > 1e-8 * max(1.0, abs(centre)) else 1.0
+    half = 0.5 * (data.action_high - data.action_low)
     units = Units(
         data.observations.mean(0, dtype=np.float64),
         data.observations.std(0, dtype=np.float64) + 1e-3,
+        data.actions.mean(0, dtype=np.float64),
+        np.maximum(data.actions.std(0, dtype=np.float64), 0.01 * half),
         0.5 * (data.action_high + data.action_low),
-        0.5 * (data.action_high - data.action_low),
+        half,
         centre,
         spread,
     )

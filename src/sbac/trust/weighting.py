@@ -46,7 +46,7 @@ def weighted_estimates(
         log_p = policy.log_prob(data.observations[rows], data.actions[rows])
     except ValueError:
         return None, None
-    u = np.asarray(pre_tanh(part.actions), np.float64)
+    u = np.asarray(pre_tanh(jnp.asarray(log.units.within_bounds(np.asarray(part.actions)))), np.float64)
     mean, deviation = behaviour_at(behaviour, np.asarray(part.states))
     slopes = np.log1p(-(np.tanh(u) ** 2)) + np.log(log.units.action_half)
     log_mu = -(0.5 * ((u - mean) / deviation) ** 2 + np.log(deviation) + 0.5 * np.log(2 * np.pi) + slopes).sum(1)

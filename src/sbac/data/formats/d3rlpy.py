@@ -34,18 +34,20 @@ def open_buffer(path: Path) -> Log:
         declared = [_members(file, number, path) for number in range(count)]
         episodes = [_declared(fields, f"{path}: episode {i}") for i, fields in enumerate(declared)]
         work = max((sum(map(hdf5.chunk_bytes, fields.values())) for fields in declared), default=0)
+        about = hdf5.bounds(file, path)
 
     def read(chosen: Collection[str]) -> Iterator[Callable[[int, int], Rows]]:
         with hdf5.opened(path) as file:
             for number, episode in enumerate(episodes):
                 yield _reader(_members(file, number, path), episode.steps, chosen)
 
-    return log_of_episodes(path, path.stat().st_size, episodes, read, {}, work)
+    return log_of_episodes(path, path.stat().st_size, episodes, read, about, work)
 
 
 def _count(file: h5py.File, path: Path) -> int:
     stored = hdf5.member(file, "num_episodes", path)
-    if hdf5.column(stored).shape != () or stored.dtype.kind not in "iu":
+    declared = hdf5.column(stored)
+    if declared.shape != () or declared.dtype.kind not in "iu":
         raise UserError(f"{path}: num_episodes: expected a whole number")
     count = int(hdf5.values(stored))
     if not 0 <= count <= len(hdf5.names_in(file)):
@@ -98,4 +100,4 @@ def write_buffer(file: IO[bytes], data: Dataset) -> None:
             yield f"terminated_{number}", np.asarray(data.terminals[stop - 1])
         yield "version", VERSION.encode()
 
-    hdf5.write(file, arrays(), {"action_low": data.action_low, "action_high": data.action_high})
+    hdf5.write(file, arrays(), {"": {"action_low": data.action_low, "action_high": data.action_high}})

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sbac.data.columns import BLOCK
 from sbac.data.formats.arrays import LONGEST_TEXT, one_line, require_file
-from sbac.data.formats.log import FLOOR, Column, Log, Read, log_of_arrays, product
+from sbac.data.formats.log import FLOOR, Column, Log, Read, Rows, log_of_arrays, product, with_flags
 from sbac.data.naming import ColumnMap, match
 from sbac.errors import UserError
 
@@ -35,8 +35,8 @@ def open_columns(path: Path, columns: ColumnMap | None) -> Log:
     with opened(path) as file:
         names = names_in(file)
         chosen = dict(match(names, columns, str(path)))
-        if "timeouts" not in chosen and "episode_terminals" in names:  # d3rlpy's files before its version 2
-            chosen["timeouts"] = ["episode_terminals"]
+        if "timeouts" not in chosen and "terminals" in chosen and "episode_terminals" in names:
+            chosen["episode_terminals"] = ["episode_terminals"]  # of d3rlpy before its version 2
         members = {name: member(file, name, path) for parts in chosen.values() for name in parts}
         declared = {name: column(dataset) for name, dataset in members.items()}
         work = sum(chunk_bytes(dataset) for dataset in members.values())
@@ -47,7 +47,17 @@ def open_columns(path: Path, columns: ColumnMap | None) -> Log:
         with opened(path) as file:
             yield {name: reader(member(file, name, path)) for name in names}
 
-    return log_of_arrays(path, path.stat().st_size, chosen, declared, open_again, about, work)
+    log = log_of_arrays(path, path.stat().st_size, chosen, declared, open_again, about, work)
+    if "episode_terminals" not in chosen:
+        return log
+    cut = {"timeouts": Column(log.columns["terminals"].shape[:1], np.dtype(bool))}
+    return with_flags(log, "episode_terminals", cut, _ended_and_running)
+
+
+def _ended_and_running(block: Rows) -> Rows:
+    """The time limits: an episode ends and the environment would have gone on."""
+    ended, terminal = (block[name].reshape(-1) != 0 for name in ("episode_terminals", "terminals"))
+    return {"timeouts": ended & ~terminal}
 
 
 def bounds(file: h5py.File, path: Path) -> dict[str, NDArray[Any]]:
@@ -177,14 +187,15 @@ def reader(dataset: h5py.Dataset) -> Read:
 # --- Writing ----------------------------------------------------------------------------------------------------------
 
 
-def write(file: IO[bytes], arrays: Iterable[tuple[str, Any]], attributes: Mapping[str, Any]) -> None:
-    """Writes arrays by name ("group/name" lies in a group), and attributes of the file."""
+def write(file: IO[bytes], arrays: Iterable[tuple[str, Any]], attributes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Writes arrays by name ("group/name" lies in a group), and attributes by group ("" is the file itself)."""
     with tempfile.TemporaryFile() as scratch:  # HDF5 reads what it writes, and `file` need not allow it
         with h5py.File(scratch, "w") as out:
             for name, array in arrays:
                 out[name] = array
-            for name, value in attributes.items():
-                out.attrs[name] = value
+            for group, known in attributes.items():
+                for name, value in known.items():
+                    out[group or "/"].attrs[name] = value
         scratch.seek(0)
         shutil.copyfileobj(scratch, file)
 

@@ -136,7 +136,7 @@ def with_flags(log: Log, extra: str, columns: Mapping[str, Column], derive: Call
     def read(rows: int, fields: Collection[str]) -> Iterator[Rows]:
         derived = [name for name in fields if name in columns]
         plain = [name for name in fields if name not in columns]
-        for block in log.read(rows, [*plain, "terminals", extra] if derived else plain):
+        for block in log.read(rows, [*{*plain, "terminals", extra}] if derived else plain):
             own = derive(block) if derived else {}
             yield {name: own[name] if name in own else block[name] for name in fields}
 

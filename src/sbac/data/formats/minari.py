@@ -3,6 +3,7 @@
 Datasets stored as HDF5 are read here; those stored as arrow are read by the minari package.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -12,23 +13,27 @@ from typing import Any
 
 import h5py
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from sbac.data.dataset import Dataset, jumps
 from sbac.data.formats import hdf5
 from sbac.data.formats.arrays import one_line
 from sbac.data.formats.episodes import Episode, check_steps, log_of_episodes
 from sbac.data.formats.log import Column, Log, Rows, refuse_larger, whole_parts
 from sbac.environments.tasks import TASKS
 from sbac.errors import UserError
+from sbac.files import in_home, write_atomic, write_json
 from sbac.records import Json
 
+MINARI_VERSION = "0.5.0"
+"""The version whose layout is written."""
 FIELDS = ("observations", "actions", "rewards", "terminations", "truncations")
 BLOCK_FIELDS = ("observations", "actions", "rewards", "terminals", "timeouts", "next_observations")
 
 
 def root() -> Path:
     """The folder of Minari's datasets."""
-    return Path(os.environ.get("MINARI_DATASETS_PATH") or "~/.minari/datasets").expanduser()
+    return in_home(os.environ.get("MINARI_DATASETS_PATH") or "~/.minari/datasets")
 
 
 def is_id(name: str) -> bool:
@@ -229,6 +234,63 @@ def _task(dataset_id: str) -> str | None:
     """The paper's task for D4RL's human demonstrations; Minari's mujoco datasets are not D4RL's."""
     found = re.fullmatch(r"D4RL/(\w+)/human-v\d+", dataset_id)
     return f"{found[1]}-human-v1" if found and f"{found[1]}-human-v1" in TASKS else None
+
+
+def write_folder(folder: Path, data: Dataset, name: str) -> list[str]:
+    """Writes a Minari dataset (HDF5) into an empty folder, and tells what was left out.
+
+    Minari holds the observation after the last step. Where a log cut by a time limit does not store it, the last row
+    gives its observation for this, and its action and reward are left out. After a terminal it is never read: there the
+    last observation is repeated.
+    """
+    if data.stores_next:
+        inside = jumps(data.observations, data.next_observations) & ~(data.terminals | data.timeouts)
+        if inside.any():
+            raise UserError(f"{data.name}: row {inside.argmax()}: its s' is not the next row; Minari cannot hold it")
+    kept = [(start, stop if data.has_next[stop - 1] else stop - 1) for start, stop in data.episodes.tolist()]
+    kept = [(start, stop) for start, stop in kept if stop > start]
+    if not kept:
+        raise UserError(f"{data.name}: no episode has two rows or a stored s'; Minari cannot hold it")
+
+    def arrays() -> Iterator[tuple[str, NDArray[Any]]]:
+        for number, (start, stop) in enumerate(kept):
+            group = f"episode_{number}"
+            following = data.next_states(stop - 1, stop)
+            yield f"{group}/observations", np.concatenate([data.observations[start:stop], following])
+            yield f"{group}/actions", data.actions[start:stop]
+            yield f"{group}/rewards", data.rewards[start:stop]
+            yield f"{group}/terminations", data.terminals[start:stop]
+            cut = np.zeros(stop - start, bool)
+            cut[-1] = not data.terminals[stop - 1]
+            yield f"{group}/truncations", cut
+
+    attributes = {f"episode_{i}": {"id": i, "total_steps": stop - start} for i, (start, stop) in enumerate(kept)}
+    steps = sum(stop - start for start, stop in kept)
+    (folder / "data").mkdir()
+    write_atomic(folder / "data" / "main_data.hdf5", lambda file: hdf5.write(file, arrays(), attributes))
+    metadata = {
+        "dataset_id": name if is_id(name) else f"{re.sub(r'[^0-9A-Za-z_-]', '-', name) or 'log'}-v0",
+        "minari_version": MINARI_VERSION,
+        "data_format": "hdf5",
+        "total_episodes": len(kept),
+        "total_steps": steps,
+        "observation_space": json.dumps(_space(data.observations.shape[1], -np.inf, np.inf)),
+        "action_space": json.dumps(_space(data.actions.shape[1], data.action_low, data.action_high)),
+    }
+    if data.environment is not None and ":" not in data.environment:
+        import gymnasium
+
+        with contextlib.suppress(gymnasium.error.Error):
+            metadata["env_spec"] = gymnasium.spec(data.environment).to_json()
+    write_json(folder / "data" / "metadata.json", metadata)
+    lost = len(data) - steps
+    return [f"Minari needs the state after the last step: {lost:,} rows at time limits are left out"] if lost else []
+
+
+def _space(size: int, low: ArrayLike, high: ArrayLike) -> dict[str, Any]:
+    """A Box as Minari writes it."""
+    bounds = {key: np.broadcast_to(np.asarray(b, float), size).tolist() for key, b in (("low", low), ("high", high))}
+    return {"type": "Box", "dtype": "float32", "shape": [size], **bounds}
 
 
 # --- In blocks of any order -------------------------------------------------------------------------------------------

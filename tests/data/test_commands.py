@@ -1,0 +1,125 @@
+"""The options that every command that reads a log has."""
+
+import json
+
+import numpy as np
+import pytest
+
+import sbac
+from sbac.cli import main
+from tests.data.test_formats import write_minari
+
+CSV = """cos,sin,speed,torque,r,tripped,trial
+1,0,0.1,-2.0,0.5,0,a
+0.9,0.1,0.2,1.5,0.5,0,a
+0.8,0.2,0.3,0.25,0.5,1,a
+1,0,0.15,-2.0,0.5,0,b
+0.9,0.1,0.25,1.5,0.5,0,b
+"""
+COLUMNS = [
+    "--columns",
+    "observations=cos,sin,speed",
+    "actions=torque",
+    "rewards=r",
+    "terminals=tripped",
+    "episode=trial",
+]
+
+
+@pytest.fixture
+def odd(tmp_path):
+    """A log with odd names and actions beyond 1."""
+    (tmp_path / "odd.csv").write_text(CSV)
+    return str(tmp_path / "odd.csv")
+
+
+def test_an_odd_csv_is_described_checked_and_converted(odd, tmp_path, capsys):
+    assert main(["data", "info", odd]) == 2
+    assert "observations: missing" in capsys.readouterr().err
+    assert main(["data", "info", odd, *COLUMNS]) == 2
+    assert "--action-low" in capsys.readouterr().err
+    assert main(["data", "info", odd, *COLUMNS, "--env", "Pendulum-v1"]) == 0
+    by_environment = capsys.readouterr().out
+    assert "action bounds   -2 to 2" in by_environment
+    bounds = ["--action-low", "-2", "--action-high", "2"]
+    assert main(["data", "check", odd, *COLUMNS, *bounds]) == 0
+    assert "no problems found in 5 rows" in capsys.readouterr().out
+    assert main(["data", "check", odd, *COLUMNS]) == 2
+    told = capsys.readouterr()
+    assert told.err == f"error: {odd}: 4 problems found in 4 of 5 rows\n" and told.out.count("--action-low") == 1
+    assert main(["data", "convert", odd, str(tmp_path / "even.parquet"), *COLUMNS, *bounds]) == 0
+    assert "5 rows in" in capsys.readouterr().out
+    assert main(["data", "info", str(tmp_path / "even.parquet")]) == 0
+    again = capsys.readouterr().out
+
+    def digest(text):
+        return [line for line in text.splitlines() if "sha256" in line]
+
+    assert digest(again) == digest(by_environment) != []
+
+
+def test_time_limits_as_terminals_are_told_on_stderr(tmp_path, capsys):
+    log = tmp_path / "log.csv"
+    log.write_text("obs_0,action,reward,terminal\n" + "0.5,0.5,1,0\n0.25,0.5,1,1\n" * 3)
+    assert main(["data", "info", str(log)]) == 0
+    told = capsys.readouterr().err
+    assert told.startswith("warning: log.csv: all 3 episodes have 2 steps") and told.count("\n") == 1
+    assert main(["data", "info", str(log), "--horizon", "2"]) == 0
+    told = capsys.readouterr()
+    assert told.err == "" and "0 terminals, 3 time limits" in told.out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--columns", "rewards"], "--columns 'rewards': expected FIELD=COLUMN"),
+        (["--columns", "rewards=r", "rewards=s"], "rewards is given twice"),
+        (["--columns", "reward=r"], "did you mean 'rewards'"),
+        (["--columns", "rewards=none"], "no column 'none'; the file has"),
+        (["--max-bytes", "many"], "--max-bytes 'many': expected a number of bytes"),
+        (["--max-bytes", "1k"], "refusing to expand it beyond 1,024 bytes"),
+        (["--horizon", "0"], "horizon 0"),
+        (["--action-low", "x"], "--action-low"),
+    ],
+)
+def test_bad_options_end_with_one_line(words, message, odd, capsys, tmp_path):
+    head, rows = CSV.split("\n", 1)
+    (tmp_path / "odd.csv").write_text(f"{head}\n{rows * 40}")
+    columns = COLUMNS if "--max-bytes" in words or "--horizon" in words else []
+    assert main(["data", "info", odd, *columns, *words]) == 2
+    told = capsys.readouterr()
+    assert message in told.err and told.err.count("\n") == 1 and told.out == ""
+
+
+def test_train_takes_the_same_options(odd, monkeypatch):
+    class Reached(Exception):
+        pass
+
+    def instead(data, algorithm, **options):
+        assert data.observations.shape == (5, 3) and data.action_high.tolist() == [2] and len(data.episodes) == 2
+        assert options["environment"] == "Pendulum-v1"
+        raise Reached
+
+    monkeypatch.setattr("sbac.training.train.train", instead)
+    with pytest.raises(Reached):
+        main(["train", odd, *COLUMNS, "--env", "Pendulum-v1"])
+
+
+def test_a_minari_dataset_is_evaluated_in_its_own_environment(log, tmp_path):
+    """In MountainCarContinuous, whose sizes the log has; an environment that is not here is not asked for."""
+    from sbac.training.request import OfflineRequest
+
+    columns = log | {name: log[name][:, :2] for name in ("observations", "next_observations")}
+    columns["actions"] = log["actions"][:, :1]
+    box = json.dumps({"type": "Box", "shape": [1], "low": [-1.0], "high": [1.0]})
+    for env_id, expected in (("MountainCarContinuous-v0", "MountainCarContinuous-v0"), ("Nowhere-v7", None)):
+        spec = json.dumps({"id": env_id, "kwargs": {}})
+        folder = write_minari_of(tmp_path / env_id, columns, action_space=box, env_spec=spec)
+        request = OfflineRequest(data=sbac.load(folder), algorithm="bc", folder=tmp_path / "run")
+        assert request.watched_in == request.record.evaluation.environment == expected
+
+
+def write_minari_of(path, log, **about):
+    folder = write_minari(path, log, **about)
+    assert np.isfinite(sbac.load(folder).rewards).all()
+    return folder

@@ -1,0 +1,51 @@
+"""The learned model against a linear world, and where its rollouts are cut."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sbac
+from sbac.trust.estimates import judge
+from sbac.trust.fitting import Effort, Reporter
+from sbac.trust.log import read_log
+from sbac.trust.model import largest_disagreement, learn, model_values
+from truth.logged import Linear
+
+SMALL = Effort(2, 2, (32, 32), 64, (500, 1_000), 2e-3, 0.1)
+
+
+@pytest.fixture(scope="module")
+def linear():
+    world = Linear.random(0)
+    return world, read_log(sbac.Dataset(**world.log(100, 0)), world.discount)
+
+
+def test_it_foresees_the_next_state_and_the_reward(linear) -> None:
+    world, log = linear
+    found = learn(log, SMALL, 0)(log.transitions.states, log.transitions.actions)
+    errors = np.asarray(found.next_states.mean(0) - log.transitions.next_states)
+    noise = world.noise / log.units.observation_std
+    assert (errors.std(0) < 1.25 * noise).all()  # what is left is the world's own noise
+    assert np.corrcoef(found.rewards.mean(0), log.transitions.rewards)[0, 1] > 0.98
+    assert found.ends.mean() < 0.02  # nothing ever ends here
+
+
+def test_members_disagree_more_where_there_is_no_data(linear) -> None:
+    _, log = linear
+    model = learn(log, SMALL, 0)
+    limit = float(largest_disagreement(model, log.transitions.states, log.transitions.actions))
+    far = model(10 * log.transitions.states[:200], log.transitions.actions[:200])
+    assert float(jnp.median(far.disagreement)) > limit
+
+
+@pytest.mark.slow
+def test_its_gain_is_near_the_truth_for_a_policy_near_the_log(linear) -> None:
+    world, log = linear
+    gain = world.better(0.3)
+    policies = [world.acts(gain), world.acts(world.beyond())]
+    effort = Effort(2, 2, (64, 64), 128, (1_500, 3_000), 2e-3, 0.1)
+    judged = judge(log, policies, effort, 0)
+    found = model_values(log, policies, judged.fitted, effort, 0, Reporter())
+    truth = world.value(gain) - world.value(world.gain, world.deviation)
+    assert found.gains[0] == pytest.approx(truth, abs=0.2)
+    assert found.shares[1] < found.shares[0]  # far from the log the rollouts are cut earlier

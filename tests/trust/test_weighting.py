@@ -1,0 +1,64 @@
+"""Weighted estimates against a linear world, and that they are refused where a few rows would carry them."""
+
+import math
+
+import numpy as np
+import pytest
+
+import sbac
+from sbac.policy import Policy
+from sbac.trust.behaviour import clone
+from sbac.trust.estimates import judge
+from sbac.trust.fitting import Effort
+from sbac.trust.log import read_log
+from sbac.trust.weighting import effective_share, weighted_estimates
+from truth.logged import Linear
+
+
+def linear_policy(world: Linear, gain: np.ndarray, deviation: float) -> Policy:
+    """N(gain s, deviation^2) as a tanh-Gaussian: bounds of 30 make the tanh a straight line."""
+    raw = math.atanh((math.log(deviation / 30) + 5) / 3.5 - 1)
+    weights = np.concatenate([gain.T / 30, np.zeros_like(gain.T)], axis=1)
+    scale = {
+        "observation_mean": np.zeros(3),
+        "observation_std": np.ones(3),
+        "action_low": [-30.0],
+        "action_high": [30.0],
+    }
+    arrays = {f"scale/{name}": np.asarray(value, np.float32) for name, value in scale.items()}
+    arrays |= {"policy/weights/0": weights, "policy/biases/0": np.array([0.0, raw])}
+    return Policy("tanh-gaussian", arrays, {"algorithm": "sbac", "seed": 0, "label": "x", "grid": []})
+
+
+def linear_log(world: Linear, episodes: int):
+    columns = world.log(episodes, 0) | {"action_low": [-30.0], "action_high": [30.0]}
+    return read_log(sbac.Dataset(**columns), world.discount)
+
+
+def test_the_effective_share() -> None:
+    assert effective_share(np.zeros(10)) == pytest.approx(1.0)
+    assert effective_share(np.array([0.0] * 9 + [50.0])) == pytest.approx(0.1)
+
+
+def test_a_sharp_policy_gets_its_share_and_no_estimates() -> None:
+    world = Linear.random(0)
+    log = linear_log(world, 40)
+    effort = Effort(2, 2, (16,), 32, (50, 50), 1e-3, 0.1)
+    far = linear_policy(world, world.gain + 4, 0.202)
+    judged = judge(log, [far], effort, 0)
+    share, found = weighted_estimates(log, far, clone(log, (32,), 0, 1_000), judged.fitted, 1, 0)
+    assert share is not None and share < 0.02 and found is None
+
+
+@pytest.mark.slow
+def test_three_weighted_estimates_agree_with_the_truth() -> None:
+    world = Linear.random(0)
+    gain = world.better(0.2)
+    log = linear_log(world, 400)
+    policy = linear_policy(world, gain, world.deviation)
+    judged = judge(log, [policy], Effort(2, 2, (64, 64), 128, (1_500, 3_000), 2e-3, 0.1), 0)
+    share, found = weighted_estimates(log, policy, judged.behaviour, judged.fitted, 1, 0)
+    truth = world.value(gain, world.deviation)
+    assert share is not None and share > 0.3 and found is not None
+    for name in ("rewards", "doubly_robust", "advantages"):
+        assert found[name] == pytest.approx(truth, rel=0.03), name
