@@ -57,6 +57,7 @@ def specimens(folder: Path) -> Iterator[tuple[str, Path, Path, Callable[[], obje
     yield "npz", log, folder, lambda: sbac.load(log)
     columns = {name: np.asarray(getattr(data, name)) for name in ("observations", "actions", "rewards")}
     columns |= {"terminals": data.terminals, "timeouts": data.timeouts}
+    columns["actions"] = columns["actions"] / 2  # inside the bounds that a file without bounds has
     h5py = __import__("h5py")
     flat = folder / "log.hdf5"
     with h5py.File(flat, "w") as file:
@@ -146,6 +147,8 @@ def damage(path: Path, whole: bytes, read: Callable[[], object], seed: int, numb
 
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    path.write_bytes(whole)
+    read()  # undamaged, it is read: else every refusal would count
     for i in range(first, last):
         signal.alarm(60)
         path.write_bytes(mutate(whole, np.random.default_rng([seed, number, i])))
