@@ -42,7 +42,7 @@ build/docs/.ready: requirements-docs.lock pyproject.toml
 
 torture: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/build/xla
 torture: $(READY)  ## kills, full disks, dead workers, damaged files: half an hour, and a table
-	$(BIN)/python tests/torture/torture.py
+	PYTHONPATH=tests $(BIN)/python -m torture
 
 bench-speed: $(READY)  ## updates per second on the device found
 	$(BIN)/python benchmarks/speed.py

@@ -1,18 +1,22 @@
 """A short version of `make torture`, with another seed than its own."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 
-from torture.torture import Outcome, mutate, table
+from torture.damage import mutate
+from torture.processes import Outcome, table
 
 
 def test_a_few_faults_of_each_kind() -> None:
-    script = Path(__file__).with_name("torture.py")
+    tests = str(Path(__file__).parents[1])
+    settings = {**os.environ, "PYTHONPATH": os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])}
     few = ["--kills", "3", "--mutations", "320", "--seed", "1", "--only", "kills", "mutations"]
-    done = subprocess.run([sys.executable, str(script), *few], capture_output=True, text=True, timeout=900)
+    command = [sys.executable, "-m", "torture", *few]
+    done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     assert "| damaged files | 3" in done.stdout
 

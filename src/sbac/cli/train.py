@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sbac.cli.core import HELP, Commands, Parser
-from sbac.cli.logs import add_log_options, load_log
+from sbac.cli.logs import add_log_options, load_log, log_options
 from sbac.cli.select import choose, show
 from sbac.errors import UserError
 
@@ -152,7 +152,14 @@ def _log(args: argparse.Namespace) -> "Dataset | StreamedLog":
         raise UserError("--horizon: not with --stream; the log needs timeouts or episode numbers of its own")
     if args.select:
         raise UserError("--select: not with --stream; sbac select reads its log into memory")
-    return stream(args.dataset, task=args.task)
+    said = log_options(args)
+    return stream(
+        args.dataset,
+        task=said.task,
+        columns=said.columns,
+        action_low=said.action_low,
+        action_high=said.action_high,
+    )
 
 
 def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) -> int:

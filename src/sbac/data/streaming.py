@@ -244,12 +244,14 @@ def stream(
     *,
     task: str | None = None,
     columns: ColumnMap | None = None,
+    action_low: ArrayLike | None = None,
+    action_high: ArrayLike | None = None,
     ring_rows: int = RING_ROWS,
     reuse: float = REUSE,
 ) -> StreamedLog:
     """A log for `sbac.train` that is never in memory as a whole: a Parquet or HDF5 file, or a Minari dataset.
 
-    task, columns: as in `sbac.load`.
+    task, columns, action_low, action_high: as in `sbac.load`.
     ring_rows: rows that lie on the device at a time.
     reuse: how often a row is drawn, on average, while it lies there; more makes less to read.
     """
@@ -266,6 +268,8 @@ def stream(
     else:
         raise UserError(f"{path}: cannot be streamed; expected a Parquet or HDF5 file, or a Minari dataset")
     about: dict[str, Any] = {"name": path.name, **blocks.about, **found.about}
+    bounds = {"action_low": action_low, "action_high": action_high}
+    about |= {name: bound for name, bound in bounds.items() if bound is not None}
     if task is not None:
         about["task"] = find_task(task).name
     return StreamedLog(blocks, about, ring_rows, reuse)

@@ -1,0 +1,65 @@
+"""Faults on purpose: kills, full disks, dead workers, damaged files. A table at the end; exit 1 if anything was lost.
+
+What is random comes from a seed that is printed beside a failure.
+
+    PYTHONPATH=tests python -m torture                                                       # all: `make torture`
+    PYTHONPATH=tests python -m torture --kills 4 --mutations 300 --only kills mutations
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from torture.damage import mutations
+from torture.kills import full_disk, kills
+from torture.neighbours import clock_set_back, dead_parent, dead_worker, forbidden, two_at_once
+from torture.processes import Outcome, table
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--full", type=int, default=10, help="times that the disk is full")
+    parser.add_argument("--mutations", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="kinds of faults (default: all)")
+    args = parser.parse_args()
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    with tempfile.TemporaryDirectory(prefix="sbac-torture-") as scratch:
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", f"{scratch}/xla")
+        import sbac.training.train  # noqa: F401 (imported once, for all the processes that are forked)
+        from sbac.cli import train  # noqa: F401
+
+        faults: dict[str, Callable[[Path], Outcome]] = {
+            "kills": lambda folder: kills(folder, args.kills, args.seed),
+            "full": lambda folder: full_disk(folder, args.full, args.seed),
+            "worker": dead_worker,
+            "parent": dead_parent,
+            "two": two_at_once,
+            "forbidden": forbidden,
+            "clock": clock_set_back,
+            "mutations": lambda folder: mutations(folder, args.mutations, args.seed),
+        }
+        outcomes: list[Outcome] = []
+        for name, fault in faults.items():
+            if args.only and name not in args.only:
+                continue
+            folder = Path(scratch) / name
+            folder.mkdir()
+            folder.chmod(0o755)
+            Path(scratch).chmod(0o755)
+            began = time.monotonic()
+            outcomes.append(fault(folder))
+            outcomes[-1].seconds = time.monotonic() - began
+            print(f"{outcomes[-1].name}: {outcomes[-1].tried}, {len(outcomes[-1].failures)} failed", flush=True)
+    print(f"\nseed {args.seed}\n\n{table(outcomes)}")
+    return 1 if any(outcome.failures for outcome in outcomes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
