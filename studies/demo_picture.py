@@ -8,6 +8,7 @@ needs EGL or OSMesa to draw: set MUJOCO_GL to egl or osmesa.
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -23,13 +24,14 @@ TASK = "hopper-demo"
 
 def frames_of_log(env: gymnasium.Env, data: sbac.Dataset) -> tuple[list[np.ndarray], float]:
     """The episode is not played again: its states are shown. A Hopper's observation is its position without x."""
+    body: Any = env.unwrapped  # a MuJoCo environment
     order = np.argsort(data.returns)
     start, stop = data.episodes[order[len(order) // 2]]
-    x = np.concatenate([[0.0], np.cumsum(data.observations[start : stop - 1, 5] * env.unwrapped.dt)])
+    x = np.concatenate([[0.0], np.cumsum(data.observations[start : stop - 1, 5] * body.dt)])
     frames = []
     for i in np.linspace(0, stop - start - 1, FRAMES).astype(int):
         state = data.observations[start + i]
-        env.unwrapped.set_state(np.concatenate([[x[i]], state[:5]]), state[5:])
+        body.set_state(np.concatenate([[x[i]], state[:5]]), state[5:])
         frames.append(env.render())
     return frames, float(data.returns[order[len(order) // 2]])
 
@@ -44,7 +46,7 @@ def frames_of_policy(env: gymnasium.Env, policy: sbac.Policy, seed: int) -> tupl
             if step in shown:
                 frames.append(env.render())
             state, reward, terminated, truncated, _ = env.step(policy(state))
-            total, step, over = total + reward, step + 1, terminated or truncated
+            total, step, over = total + float(reward), step + 1, terminated or truncated
         return frames, total, step
 
     _, total, length = episode(set())
@@ -98,7 +100,7 @@ def main() -> None:
         spread = np.array([np.std(points[s], ddof=1) if len(points[s]) > 1 else 0.0 for s in steps])
         axes.plot(steps, mean, color=COLOURS[i], marker="o" if len(steps) == 1 else None, label=name)
         axes.fill_between(steps, mean - spread, mean + spread, color=COLOURS[i], alpha=0.15, linewidth=0)
-    axes.axhline(data.score, color="0.4", linestyle="--", linewidth=1, label="the log")
+    axes.axhline(data.score or 0.0, color="0.4", linestyle="--", linewidth=1, label="the log")
     axes.set(xlabel="gradient steps", ylabel="normalised score")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize="small", loc="upper left")

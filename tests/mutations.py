@@ -85,7 +85,7 @@ def _change_json(path: Path, data: bytes, rng: random.Random, drop: bool) -> str
         start = sum(map(len, lines[:number]))
         end = start + len(lines[number]) - 1
     value = json.loads(data[start:end])
-    header = value.get("__metadata__") if path.suffix == ".safetensors" else None
+    header: dict[str, str] = (value.get("__metadata__") or {}) if path.suffix == ".safetensors" else {}
     inner = next(iter(header)) if header and rng.random() < 0.7 else None
     target = value if inner is None else json.loads(header[inner])
     place = rng.choice(places(target))

@@ -154,7 +154,8 @@ def test_another_default_leaves_the_rest_of_a_field_as_it_is() -> None:
 def test_every_field_of_every_method_has_help_and_every_float_says_where_it_belongs(name: str) -> None:
     for field in fields_of(find(name).config).values():
         assert field.spec.help.endswith(".") and len(field.spec.help) < 160, field.name
-        assert field.spec.per_run == (field.annotation is float) or field.name in ("validation", "warm_up", "dropout")
+        shared = ("validation", "warm_up", "dropout", "behaviour_dropout")
+        assert field.spec.per_run == (field.annotation is float) or field.name in shared
         assert field.convert(field.default) == field.default
 
 
@@ -221,7 +222,7 @@ def test_flat_names_work_everywhere_outside() -> None:
         "ratio_every": "3",
     }
     first, second = members(find("sbac"), "quick", 1, overrides)
-    assert second.label == "ratio_log_w_clip=2_alpha=2_seed=0"
+    assert second.label == "ratio_log_w_clip=2_alpha=1_seed=0"
     record = first.record()
     assert (record["ratio_form"], record["ratio_log_w_clip"], record["ratio_hidden"]) == ("theorem", 1.0, (4, 4))
     config: Any = first.config
@@ -280,8 +281,8 @@ def test_help_shows_the_defaults_of_a_preset_and_where_others_differ(capsys: pyt
         return " ".join(after.split("\n  --")[0].split())
 
     about = "Weight of log mu in objective (8). A number of at least 0; "
-    assert alpha("--algorithm", "sbac", "--help") == about + "default 2 (tuned: 0.2)."
-    assert alpha("-h", "--algorithm=sbac", "--preset", "tuned") == about + "default 0.2 (paper, corrected, quick: 2)."
+    assert alpha("--algorithm", "sbac", "--help") == about + "default 1 (paper, corrected: 2)."
+    assert alpha("-h", "--algorithm=sbac", "--preset", "tuned") == about + "default 1 (paper, corrected: 2)."
     assert main(["train", "--algorithm", "sbak", "--help"]) == 2
     assert main(["train", "--algorithm", "bc", "--preset", "tuned", "--help"]) == 2
     assert capsys.readouterr().err.count("\n") == 2

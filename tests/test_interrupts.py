@@ -190,7 +190,7 @@ def test_swallowed_at_the_start_it_ends_every_long_command(
     command: list[str], run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = ["--out", str(tmp_path / "out")]
-    swallow_before(monkeypatch, cli, "build_parsers")
+    swallow_before(monkeypatch, cli, "build_parser")
     words = [str(run) if word == "RUN" else word for word in command]
     assert cli.main([*words, *([] if "RUN" in command else out)]) == 130
     assert capsys.readouterr().err.splitlines()[-1].startswith("interrupted")
@@ -200,7 +200,7 @@ def test_swallowed_at_the_start_it_ends_every_long_command(
 def test_the_next_command_starts_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = [*TRAIN, "--steps", "10", "--no-evaluate", "--out", str(tmp_path / "run"), "--resume"]
     with monkeypatch.context() as patch:
-        swallow_before(patch, cli, "build_parsers")
+        swallow_before(patch, cli, "build_parser")
         assert cli.main(arguments) == 130
     assert cli.main(arguments) == 0
 
@@ -208,7 +208,7 @@ def test_the_next_command_starts_clean(tmp_path: Path, monkeypatch: pytest.Monke
 def test_who_ignores_interrupts_is_not_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a job in a shell's background does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    swallow_before(monkeypatch, cli, "build_parsers")
+    swallow_before(monkeypatch, cli, "build_parser")
     assert cli.main([*TRAIN, "--steps", "10", "--no-evaluate", "--out", str(tmp_path / "run")]) == 0
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 

@@ -262,7 +262,7 @@ def read_evaluations(path: Path, record: RunRecord) -> list[EvaluationRow]:
 
 def _with_numbers(row: Mapping[str, object]) -> dict[str, object]:
     """A row whose returns and scores are numbers: null, which stands for one that is not finite, becomes NaN."""
-    lists = {name: value for name in ("returns", "scores", "discounted") if is_list(value := row.get(name))}
+    lists = {name: value for name in ("returns", "scores", "discounted_returns") if is_list(value := row.get(name))}
     return {**row, **{name: [math.nan if v is None else v for v in values] for name, values in lists.items()}}
 
 

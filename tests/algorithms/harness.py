@@ -173,7 +173,7 @@ def numeric_gradient(loss: Callable[[Any], float], model: Any, size: float = 1e-
             for sign in (1, -1):
                 moved = leaf.copy()
                 moved[index] += sign * size
-                ends.append(loss(structure.unflatten([*leaves[:k], moved, *leaves[k + 1 :]])))
+                ends.append(loss(jax.tree.unflatten(structure, [*leaves[:k], moved, *leaves[k + 1 :]])))
             slope[index] = (ends[0] - ends[1]) / (2 * size)
         slopes.append(slope)
     return slopes

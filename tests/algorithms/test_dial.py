@@ -1,5 +1,7 @@
 """One policy for a range of alpha: the arithmetic of the dial, and that caution grows with alpha."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -59,7 +61,8 @@ def test_an_alpha_beyond_the_range_is_refused() -> None:
 
 def test_caution_grows_with_alpha() -> None:
     """At its cautious end the policy stays nearer to the clone that it started from than at its bold end."""
-    data = sbac.Dataset(**problem.dataset(100))
+    columns: dict[str, Any] = {**problem.dataset(100)}
+    data = sbac.Dataset(**columns)
     settings = {"hidden": [32, 32], "batch_size": 64, "discount": problem.DISCOUNT, "critics": 1, "evaluate": False}
     settings |= {"alpha": 64.0, "policy_learning_rate": 3e-3}  # from 4 to 256: smaller ones hold nothing back here
     policy = sbac.train(data, "sbac", steps=[1_000, 1_000], dial=True, **settings).policies[0]

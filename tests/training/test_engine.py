@@ -63,7 +63,7 @@ def test_phases_run_once_per_distinct_value_of_what_they_read() -> None:
     # the discount is read by phase estimate, so it splits it
     prog = program("sbac", 3, alpha=[0.5, 2.0], discount=[0.9, 0.99], ratio_hidden=[8])
     assert [len(prog.members(i)) for i in range(2)] == [6, 12]
-    prog = program("sbac", 3, ratio_learning_rate=[1e-3, 1e-4], ratio_hidden=[8])
+    prog = program("sbac", 3, weighting="q", ratio_learning_rate=[1e-3, 1e-4], ratio_hidden=[8])
     assert [len(prog.members(phase)) for phase in (0, 1)] == [3, 6]
     assert "ratio_learning_rate" not in prog.distinguishing(0) and "ratio_form" in prog.distinguishing(0)
     assert "ratio_learning_rate" in prog.distinguishing(1)
@@ -80,7 +80,10 @@ def test_a_chunk_can_be_cut_anywhere() -> None:
 
 @pytest.mark.parametrize(
     ("name", "fields"),
-    [pytest.param("td3-bc", {}, marks=pytest.mark.slow), ("sbac", {"ratio_hidden": [8], "ratio_every": 3})],
+    [
+        pytest.param("td3-bc", {}, marks=pytest.mark.slow),
+        ("sbac", {"weighting": "q", "ratio_hidden": [8], "ratio_every": 3}),
+    ],
 )
 def test_the_steps_are_the_same_in_blocks_of_any_length(name: str, fields: dict) -> None:
     """A block of whole periods writes them out, and knows beforehand which step updates what; one by one it asks."""

@@ -1,6 +1,7 @@
 """Weighted estimates against a linear world, and that they are refused where a few rows would carry them."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def linear_policy(world: Linear, gain: np.ndarray, deviation: float) -> Policy:
 
 
 def linear_log(world: Linear, episodes: int):
-    columns = world.log(episodes, 0) | {"action_low": [-30.0], "action_high": [30.0]}
+    columns: dict[str, Any] = world.log(episodes, 0) | {"action_low": [-30.0], "action_high": [30.0]}
     return read_log(sbac.Dataset(**columns), world.discount)
 
 
@@ -44,7 +45,7 @@ def test_a_sharp_policy_gets_its_share_and_no_estimates() -> None:
     world = Linear.random(0)
     log = linear_log(world, 40)
     effort = Effort(2, 2, (16,), 32, (50, 50), 1e-3, 0.1)
-    far = linear_policy(world, world.gain + 4, 0.202)
+    far = linear_policy(world, world.gain + 60, 0.21)
     judged = judge(log, [far], effort, 0)
     share, found = weighted_estimates(log, far, clone(log, (32,), 0, 1_000), judged.fitted, 1, 0)
     assert share is not None and share < 0.02 and found is None

@@ -11,7 +11,7 @@ def q_values(folder, observations, actions):
     """Q^mu of a finished run (one seed), evaluated in numpy."""
     arrays, _ = load_arrays(folder / "checkpoint" / "state-0.safetensors")
     nets = {k.split("critic/model/nets/")[1]: v[0] for k, v in arrays.items() if "critic/model/nets/" in k}
-    flat = {f"q/{name}": v[0] for name, v in nets.items()}
+    flat = {f"q/{name}": v[0] for name, v in nets.items()} | {"q/normalise": np.ones(1)}  # LayerNorm
     return forward(flat, "q", np.concatenate([observations, actions], axis=1).astype(np.float32))[:, 0]
 
 

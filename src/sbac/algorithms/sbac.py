@@ -476,7 +476,7 @@ def ablation(**changes: object) -> dict[str, dict[str, object]]:
 
 SOURCE = "Xu, Zhan, Li, Yin: Offline Reinforcement Learning with Soft Behavior Regularization, 2021"
 LETTER = {"alpha": [0.2, 0.5, 2.0, 5.0]}  # those that the paper searched
-GRID = {ANY_PRESET: {"alpha": [1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0]}, "paper": LETTER, "corrected": LETTER}
+GRID = {ANY_PRESET: {"alpha": [0.25, 0.5, 1.0, 2.0]}, "paper": LETTER, "corrected": LETTER}
 SBAC = Algorithm("sbac", SBACConfig, PHASES, SOURCE, PRESETS, grid=GRID)
 SBAC_NO_W = Algorithm("sbac-no-w", SBACConfig, PHASES, SOURCE, ablation(weighting="none"), grid=GRID)
 SBAC_Q_PI = Algorithm("sbac-q-pi", SBACConfig, PHASES, SOURCE, ablation(weighting="none", critic="pi"), grid=GRID)
