@@ -1,13 +1,13 @@
 """The policy card: what it says of an estimate that can be believed, and of one that cannot."""
 
 from html.parser import HTMLParser
-from typing import Any
 
 import numpy as np
 import pytest
 
 import sbac
 from sbac.policy import Policy
+from sbac.records import Settings
 from sbac.report.card import build_card, largest
 from sbac.report.card_picture import returns_picture
 from sbac.runs import DataRecord, Run, RunRecord, Watch
@@ -40,7 +40,7 @@ def log():
 @pytest.fixture(scope="module")
 def run(log):
     about = DataRecord("<log>", "user", None, len(log.data), log.episodes, "0")
-    runs: list[dict[str, Any]] = [{"seed": 0, "alpha": 2.0, "steps": [1, 1]}]
+    runs: list[Settings] = [{"seed": 0, "alpha": 2.0, "steps": [1, 1]}]
     record = RunRecord(1, "sbac", "quick", [LABEL], runs, Watch(None, 10, 0, None), {}, data=about)
     return Run(record, [policy()], [], [])
 
