@@ -100,9 +100,15 @@ def test_objective_8(state: sbac.Estimate, support: str, weighting: str, entropy
 
 @pytest.mark.parametrize("weighting", ["q", "none", "state"])
 def test_an_objective_free_of_the_scale_of_q(state: sbac.Estimate, weighting: str) -> None:
-    """(mean Q - k std Q) / mean |Q| + 0.008 alpha log mu, with nothing moving through the divisor."""
+    """(mean Q - k std Q) / mean |Q| + penalty alpha log mu, with nothing moving through the divisor."""
     config = dataclasses.replace(
-        CONFIG, support="pre-tanh", weighting=weighting, climbed="lower-bound", pessimism=0.5, scale_free=True
+        CONFIG,
+        support="pre-tanh",
+        weighting=weighting,
+        climbed="lower-bound",
+        pessimism=0.5,
+        scale_free=True,
+        penalty=0.03,
     )
     batch, policy = harness.small_batch(), another(state.clone.model)
     weights = np.array([0.2, 0.5, 0.9, 1.0, 1.4, 2.0]) if weighting != "none" else np.ones(6)
@@ -119,7 +125,7 @@ def test_an_objective_free_of_the_scale_of_q(state: sbac.Estimate, weighting: st
 
     def expected(pi: GaussianPolicy) -> float:
         q, log_mu = at(pi)
-        penalty = 0.008 * 0.7 * log_mu
+        penalty = 0.03 * 0.7 * log_mu
         value = weights * (q / scale + penalty) if weighting == "state" else weights * q / scale + penalty
         return float(value.mean())
 

@@ -21,7 +21,7 @@ from sbac.nn import BehaviourKind, Critic, GaussianPolicy, Multiplier, Trained, 
 from sbac.nn.behaviour import ActionDensity
 
 PENALTY = 0.008
-"""The weight of log mu at alpha = 1 where Q is divided by its own scale (studies/next-form.md)."""
+"""The weight of log mu at alpha = 1 where Q is divided by its own scale, for long trainings (studies/next-form.md)."""
 
 
 @config
@@ -87,8 +87,9 @@ class SBACConfig(Config):
     # Mean |Q| differs between tasks by several times, and with it what one alpha means.
     scale_free: bool = shared(
         False,
-        f"Divide Q by mean |Q| over the batch, and weigh log mu by {PENALTY} alpha: one alpha fits any scale of Q.",
+        "Divide Q by mean |Q| over the batch, and weigh log mu by `penalty` alpha: one alpha fits any scale of Q.",
     )
+    penalty: float = per_run(PENALTY, "The weight of log mu at alpha 1, where Q is divided by its scale.", at_least=0)
     entropy: float = per_run(
         0.0,
         "Share of pi's entropy put back into the penalty: 0 is the paper's cross-entropy, 1 the KL divergence.",
@@ -243,7 +244,7 @@ def policy_objective(
 ) -> tuple[Float[Array, ""], Metrics]:
     """Objective (8): E_{s ~ B, a ~ pi}[w(s) Q(s, a) + alpha log mu(a|s)].
 
-    With `scale_free` it is w(s) Q(s, a) / E|Q| + 0.008 alpha log mu(a|s), the divisor held fixed.
+    With `scale_free` it is w(s) Q(s, a) / E|Q| + penalty alpha log mu(a|s), the divisor held fixed.
     """
     pi = policy(batch.observations)
     u = pi.sample_pre_tanh(key)
@@ -257,7 +258,7 @@ def policy_objective(
     log_pi = pi.log_density(u) if config.support == "pre-tanh" else pi.log_prob_pre_tanh(u)
     support = log_mu - config.entropy * log_pi
     if config.scale_free:
-        q, alpha = q / jax.lax.stop_gradient(jnp.abs(q).mean()), PENALTY * alpha
+        q, alpha = q / jax.lax.stop_gradient(jnp.abs(q).mean()), config.penalty * alpha
     if config.weighting == "penalty":
         value = q + alpha * support / weights
     elif config.weighting == "state":
@@ -429,6 +430,8 @@ NEXT_FORM = {
     "cosine_decay": True,
 }
 """What `tuned` and `quick` share (docs/methods.md has the reasons)."""
+# After so few steps Q^mu is rough, and what is gained by leaving mu soon is an error of it.
+QUICK_PENALTY = 0.032
 # To the letter: of all the guards around w the paper has the clip on log w alone. What is left of the clip on log beta
 # keeps the squares of beta within float32.
 PAPER = {
@@ -456,6 +459,7 @@ PRESETS = {
     "quick": NEXT_FORM
     | {
         "steps": (20_000, 10_000),
+        "penalty": QUICK_PENALTY,
         "batch_size": 128,
         "hidden": (64, 64),
         "ratio_hidden": (64, 64),
