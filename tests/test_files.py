@@ -175,3 +175,20 @@ def test_without_a_home_caches_are_temporary_and_it_is_said_once(
             sbac.load("hopper-medium-v2")
     finally:
         cache_folder.cache_clear()
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o777])
+def test_compiled_programs_lie_where_others_cannot_write(
+    mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder that is made is the user's alone; one that anybody can write is not used."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    cache_folder.cache_clear()
+    try:
+        folder = cache_folder()
+        assert folder == tmp_path / ".cache" / "sbac" and folder.stat().st_mode & 0o077 == 0
+        folder.chmod(mode)
+        cache_folder.cache_clear()
+        assert (cache_folder() == folder) == (mode == 0o755)
+    finally:
+        cache_folder.cache_clear()

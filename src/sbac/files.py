@@ -66,8 +66,8 @@ def cache_folder() -> Path:
     folder = in_home("~/.cache/sbac")
     if folder.is_absolute() and os.environ.get("HOME") != "":  # which would mean /
         with contextlib.suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-            if os.access(folder, os.W_OK):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK) and not folder.stat().st_mode & stat.S_IWOTH:
                 return folder
     # Others must not be able to put anything there: what is cached are programs.
     made = tempfile.mkdtemp(prefix="sbac-cache-")

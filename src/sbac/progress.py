@@ -8,6 +8,8 @@ from typing import Protocol
 FIRST_LINE = 10.0
 """Seconds before the first plain line: what is done by then needs none."""
 EVERY_LINE = 60.0
+SHORTEST = 1.0
+"""Seconds without which a rate says nothing."""
 COMPILING = "compiling ..."
 BAR = 24
 """Characters of a notebook's bar."""
@@ -115,10 +117,10 @@ class Stretch:
 
     @property
     def rate(self) -> float | None:
-        """Steps a second."""
-        if self._first is None or self._last[1] == self._first[1]:
+        """Steps a second, once there is enough to tell."""
+        if self._first is None or self._last[1] == self._first[1] or self._last[0] - self._first[0] < SHORTEST:
             return None
-        return (self._last[1] - self._first[1]) / max(self._last[0] - self._first[0], 1e-9)
+        return (self._last[1] - self._first[1]) / (self._last[0] - self._first[0])
 
     def text(self) -> str:
         if self._first is None:
@@ -126,7 +128,7 @@ class Stretch:
         parts = [f"{self.label}: {self.done:,} of {self.total:,} steps"]
         if self.rate is not None:
             left = round((self.total - self.done) / self.rate)
-            parts += [f"{self.rate:,.0f} steps/s", f"{left // 60}:{left % 60:02d} left"]
+            parts += [f"{self.rate:,.{0 if self.rate >= 10 else 1}f} steps/s", f"{left // 60}:{left % 60:02d} left"]
         return ", ".join([*parts, *([self.note] if self.note else [])])
 
 

@@ -35,7 +35,8 @@ def odd(tmp_path):
 
 def test_an_odd_csv_is_described_checked_and_converted(odd, tmp_path, capsys):
     assert main(["data", "info", odd]) == 2
-    assert "observations: missing" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "observations: missing" in told and "--columns observations=COLUMN" in told
     assert main(["data", "info", odd, *COLUMNS]) == 2
     assert "--action-low" in capsys.readouterr().err
     assert main(["data", "info", odd, *COLUMNS, "--env", "Pendulum-v1"]) == 0

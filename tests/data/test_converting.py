@@ -23,9 +23,10 @@ def test_the_hash_survives_every_format(form, stored, log, plain, tmp_path):
     columns = log if stored else plain
     columns["actions"] = columns["actions"] * np.array([2, 30], np.float32)
     data = Dataset(**columns, **BOUNDS)
-    told = convert(data, tmp_path / NAMES[form], form)
+    rows, told = convert(data, tmp_path / NAMES[form], form)
     given = BOUNDS if form == "csv" else {}
     again = load(tmp_path / NAMES[form], **given)
+    assert rows == len(again)
     if (form, stored) == ("d3rlpy", True):
         assert told == ["d3rlpy holds no s' at a time limit: that of 3 rows is left out"]
         same(again, Dataset(**{k: v for k, v in columns.items() if k != "next_observations"}, **BOUNDS))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sbac
-from sbac.algorithms import find
+from sbac.algorithms import REGISTRY, find
 from sbac.algorithms.base import Spec
 from sbac.training.engine import Program
 from sbac.training.grid import members
@@ -76,6 +76,16 @@ def test_a_chunk_can_be_cut_anywhere() -> None:
     cut, _ = prog.advance(0, prog.inputs(0, {}), state, 11, 30)
     for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(cut), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("name", [name for name in REGISTRY if not find(name).online])
+def test_no_program_is_compiled_for_the_first_state_alone(name: str) -> None:
+    """A number of a weak type in it would make the second chunk a program of its own."""
+    prog = program(name, 2)
+    finals: dict = {}
+    for index, phase in enumerate(prog.algorithm.phases):
+        finals[phase.name] = prog.shape(index, finals)
+        assert not any(leaf.weak_type for leaf in jax.tree.leaves(finals[phase.name]))
 
 
 @pytest.mark.parametrize(

@@ -85,10 +85,10 @@ def _data_check(args: argparse.Namespace) -> int:
 def _data_convert(args: argparse.Namespace) -> int:
     from sbac.data.converting import convert
 
-    data = load_log(args.source, args)
-    for line in convert(data, args.out, args.format, args.overwrite):
+    written = convert(load_log(args.source, args), args.out, args.format, args.overwrite)
+    for line in written.notes:
         print(f"note: {line}")
-    print(f"{len(data):,} rows in {args.out}")
+    print(f"{written.rows:,} rows in {args.out}")
     return 0
 
 

@@ -90,7 +90,10 @@ def missing(columns: Mapping[str, Any]) -> Iterator[str]:
     """A line for every required column that is missing."""
     for name in REQUIRED:
         if columns.get(name) is None:
-            yield f"{name}: missing; a dataset has {', '.join(REQUIRED)}, and timeouts and next_observations if known"
+            yield (
+                f"{name}: missing; a dataset has {', '.join(REQUIRED)}, and timeouts and next_observations if known; "
+                f"under another name it is found by --columns {name}=COLUMN (in Python: columns=)"
+            )
 
 
 def _structure(name: str, array: Array) -> Iterator[str]:

@@ -5,7 +5,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,20 @@ from sbac.files import write_atomic
 SUFFIXES = {".npz": "npz", ".hdf5": "hdf5", ".h5": "hdf5", ".parquet": "parquet", ".csv": "csv", "": "minari"}
 FORMATS = ("npz", "npy", "hdf5", "parquet", "csv", "minari", "d3rlpy")
 FOLDERS = ("npy", "minari")
+Result = TypeVar("Result")
 ROW_GROUP = 2**17
 """Rows of a row group of Parquet."""
 
 
-def convert(data: Dataset, out: str | Path, form: str | None = None, overwrite: bool = False) -> list[str]:
-    """Writes a dataset as a file or a folder, and tells what its format could not hold.
+class Written(NamedTuple):
+    """How many rows were written, and what the format could not hold."""
+
+    rows: int
+    notes: list[str]
+
+
+def convert(data: Dataset, out: str | Path, form: str | None = None, overwrite: bool = False) -> Written:
+    """Writes a dataset as a file or a folder.
 
     form: one of FORMATS (default: by the name of `out`; one without a suffix is a Minari folder).
     """
@@ -37,16 +45,18 @@ def convert(data: Dataset, out: str | Path, form: str | None = None, overwrite: 
         raise unknown("format", form, FORMATS)
     if path.exists() and not (overwrite and path.is_file() and form not in FOLDERS):
         raise UserError(f"{path}: exists already; {'name a new folder' if form in FOLDERS else 'give --overwrite'}")
-    told: list[str] = []
+    if form == "minari":
+        lost = _write_folder(path, lambda folder: minari.write_folder(folder, data, path.name))
+        note = f"Minari needs the state after the last step: {lost:,} rows at time limits are left out"
+        return Written(len(data) - lost, [note] if lost else [])
+    notes: list[str] = []
     if form == "npz":
         data.save(path)
-    elif form == "minari":
-        told += _write_folder(path, lambda folder: minari.write_folder(folder, data, path.name))
     elif form == "npy":
-        told += _write_folder(path, lambda folder: _write_arrays(folder, data))
+        _write_folder(path, lambda folder: _write_arrays(folder, data))
     else:
-        told += _write_file(path, data, form)
-    return told
+        notes = _write_file(path, data, form)
+    return Written(len(data), notes)
 
 
 def _write_file(path: Path, data: Dataset, form: str) -> list[str]:
@@ -87,25 +97,24 @@ def blocks(data: Dataset, rows: int = BLOCK) -> Iterator[dict[str, NDArray[Any]]
         yield {name: column[start : start + rows] for name, column in columns.items()}
 
 
-def _write_arrays(folder: Path, data: Dataset) -> list[str]:
+def _write_arrays(folder: Path, data: Dataset) -> None:
     bounds = {"action_low": data.action_low, "action_high": data.action_high}
     for name, column in {**data.columns(), **bounds}.items():
         np.save(folder / f"{name}.npy", column, allow_pickle=False)
-    return []
 
 
-def _write_folder(path: Path, write: Callable[[Path], list[str]]) -> list[str]:
-    """Writes a folder beside its place and moves it there when it is whole."""
+def _write_folder(path: Path, write: Callable[[Path], Result]) -> Result:
+    """Writes a folder beside its place and moves it there when it is whole; gives on what `write` returns."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".sbac-", dir=path.parent) as scratch:
             folder = Path(scratch) / "data"
             folder.mkdir()
-            told = write(folder)
+            result = write(folder)
             shutil.move(folder, path)
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror or error})") from None
-    return told
+    return result
 
 
 def _need_tables(path: Path) -> None:

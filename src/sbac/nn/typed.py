@@ -105,6 +105,19 @@ def take(tree: Value, index: int | slice | Array | np.ndarray) -> Value:
     return jax.tree.map(entries, tree)
 
 
+def strongly_typed(tree: Value) -> Value:
+    """The same numbers, none of a weak type.
+
+    An array made of a plain Python number is of a weak type, and what is computed from it is not: without this, a
+    program that takes its own result again is compiled twice.
+    """
+
+    def typed(x: Array) -> Array:
+        return x if _jax.dtypes.issubdtype(x.dtype, _jax.dtypes.extended) else x.astype(x.dtype)
+
+    return jax.tree.map(typed, tree)
+
+
 def on_device(array: np.ndarray) -> Array:
     """The array on the device; on a CPU, where it is well aligned, without a copy."""
     return _jax.device_put(array)

@@ -19,7 +19,7 @@ from jaxtyping import Array, PRNGKeyArray
 from sbac.algorithms.base import Actor, Algorithm, AnyPhase, Batch, Metrics, Spec, Step
 from sbac.config import fields_of, values_of
 from sbac.nn import Tree, precision, take
-from sbac.nn.typed import Jitted, jit, loop, scan, shapes
+from sbac.nn.typed import Jitted, jit, loop, scan, shapes, strongly_typed
 from sbac.training.devices import Device, Devices, local_devices
 from sbac.training.grid import Member, Recorder, stack
 from sbac.training.table import Table, draw
@@ -113,7 +113,7 @@ class Program:
 
         def one(config: Tree, seed: Array, dataset: Array, past: Tree) -> Tree:
             spec = self.spec._replace(states=self.spec.states[dataset])
-            return init(config, spec, past, run_keys(seed, phase)[0])
+            return strongly_typed(init(config, spec, past, run_keys(seed, phase)[0]))
 
         return jit(self._devices.each(jax.vmap(one), spread=[True] * 4))(*self.inputs(phase, finals))
 

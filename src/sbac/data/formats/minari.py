@@ -281,8 +281,8 @@ class EpisodeBlocks:
 # --- Writing ----------------------------------------------------------------------------------------------------------
 
 
-def write_folder(folder: Path, data: Dataset, name: str) -> list[str]:
-    """Writes a Minari dataset (HDF5) into an empty folder, and tells what was left out.
+def write_folder(folder: Path, data: Dataset, name: str) -> int:
+    """Writes a Minari dataset (HDF5) into an empty folder; the number of rows that were left out.
 
     Minari holds the observation after the last step. Where a log cut by a time limit does not store it, the last row
     gives its observation for this, and its action and reward are left out. After a terminal it is never read: there the
@@ -328,8 +328,7 @@ def write_folder(folder: Path, data: Dataset, name: str) -> list[str]:
         with contextlib.suppress(gymnasium.error.Error):
             metadata["env_spec"] = gymnasium.spec(data.environment).to_json()
     write_json(folder / "data" / "metadata.json", metadata)
-    lost = len(data) - steps
-    return [f"Minari needs the state after the last step: {lost:,} rows at time limits are left out"] if lost else []
+    return len(data) - steps
 
 
 def _space(size: int, low: ArrayLike, high: ArrayLike) -> dict[str, Any]:
