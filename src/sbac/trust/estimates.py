@@ -10,9 +10,10 @@ from scipy.special import stdtrit
 
 from sbac.data import Dataset, load
 from sbac.nn import GaussianPolicy
+from sbac.trust.acting import Actors
 from sbac.trust.behaviour import STEPS, clone, compared_rows, departures
 from sbac.trust.fitting import Effort, Fitted, Reporter, find_effort, fit
-from sbac.trust.log import Acts, Log, policy_tables, read_log, resample
+from sbac.trust.log import Acts, Log, read_log, resample
 
 LEVEL = 0.9
 """The nominal coverage of an interval."""
@@ -119,7 +120,7 @@ def judge(log: Log, policies: Sequence[Acts], effort: Effort, seed: int, progres
     """Estimates the values of several policies in one program."""
     report = Reporter() if progress is None else progress
     sample = resample(log, effort.replicates, effort.folds, np.random.default_rng(seed))
-    after, first = policy_tables(log, policies)
+    after, first = Actors(log, policies).tables()
     fitted = fit(log, sample, after, first, effort, seed, report)
     behaviour = clone(log, effort.hidden, seed, min(STEPS, sum(effort.steps)))
     rows = compared_rows(log)
