@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from sbac.data import Dataset, load
+from sbac.errors import UserError, not_negative
 from sbac.nn import GaussianPolicy
 from sbac.trust.acting import Actors
 from sbac.trust.behaviour import STEPS, clone, compared_rows, departures
@@ -102,8 +103,11 @@ def fqe(
     discount: gamma.
     effort: "quick" for minutes on two cores, "full" for a GPU, or an `Effort`.
     """
-    log = read_log(load(data), discount)
-    return judge(log, [policy], effort if isinstance(effort, Effort) else find_effort(effort), seed).estimates[0]
+    spent = effort if isinstance(effort, Effort) else find_effort(effort)
+    not_negative("seed", seed)
+    if not callable(policy):
+        raise UserError(f"policy {policy!r}: expected a Policy or a function from observations to actions")
+    return judge(read_log(load(data), discount), [policy], spent, seed).estimates[0]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 from numpy.typing import NDArray
 
 from sbac.data.dataset import Dataset
-from sbac.errors import UserError
+from sbac.errors import UserError, inside_unit
 
 Floats = NDArray[np.floating[Any]]
 
@@ -129,8 +129,7 @@ BLOCK = 65_536
 
 def read_log(data: Dataset, discount: float) -> Log:
     """Scales the data and puts it on the device."""
-    if not 0 < discount < 1:
-        raise UserError(f"discount: expected a number inside (0, 1), got {discount}")
+    inside_unit("discount", discount)
     rows = np.flatnonzero(data.has_next_action)
     if len(rows) == 0:
         raise UserError(f"dataset {data.name}: no row has a known next action, nothing to learn values from")
