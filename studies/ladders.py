@@ -153,7 +153,7 @@ def train(options: argparse.Namespace) -> None:
     generation = time.time_ns() if resumed else 0  # a resumed run begins new episodes
     try:
         with Collectors(runs, options.instances, options.round, generation) as collectors:
-            for step, policies in rounds(learner, collectors, options.start_steps, options.total_steps):
+            for step, policies, _ in rounds(learner, collectors, options.start_steps, options.total_steps):
                 if step >= options.start_steps and snapshot_due(step - options.round, step, schedule):
                     for ladder, policy in zip(ladders, policies, strict=True):
                         rung = Rung(step, {k: v.astype(np.float16) for k, v in policy.items()})

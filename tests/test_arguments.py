@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import h5py
+import jaxtyping
 import numpy as np
 import pytest
 
@@ -100,6 +102,123 @@ def test_what_is_no_path(value: Any) -> None:
 def test_the_kind_of_a_policy(kind: Any) -> None:
     with pytest.raises(UserError, match="kind"):
         sbac.Policy(kind, linear_policy().arrays, {})
+
+
+SAMPLE: dict[str, Any] = {
+    "states": np.eye(8, 2),
+    "log_ratio": np.zeros(8),
+    "next_states": np.eye(8, 2),
+    "terminals": np.zeros(8),
+    "initial_states": np.eye(2),
+    "discount": 0.9,
+    "steps": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[("seed", value) for value in ("x", None, -1, 1.5, [], [1], 2**63)],
+        *[("discount", value) for value in ("x", None, 0, 1, [], np.zeros(3), float("nan"))],
+        *[("steps", value) for value in ("x", 0, 1.5, 10**30)],
+        *[("batch_size", value) for value in ("x", 0, 1.5, 10**30)],
+        *[("form", value) for value in (None, 3, "no-such", np.zeros(3))],
+        *[("estimator", value) for value in (None, 3, "no-such", np.zeros(3))],
+        *[(name, value) for name in ("states", "log_ratio", "terminals") for value in ("x", None, {}, [])],
+    ],
+)
+def test_visitation_ratio(name: str, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # what the tests check, a user's call does not
+    arguments: dict[str, Any] = SAMPLE | {name: value}
+    with pytest.raises(UserError) as raised:
+        sbac.visitation_ratio(**arguments)
+    assert said_of(name, raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[("seed", value) for value in ("x", None, -1, 1.5, [])],
+        *[("effort", value) for value in (3, "no-such", "", [], np.zeros(3))],
+    ],
+)
+def test_estimates_without_an_environment(name: str, value: Any, tmp_path: Path) -> None:
+    run = sbac.Run.load(Path(__file__).parent / "training" / "old_run")
+    arguments: dict[str, Any] = {name: value}
+    with pytest.raises(UserError) as raised:
+        sbac.fqe(make_log(), linear_policy(), **arguments)
+    assert said_of(name, raised.value)
+    with pytest.raises(UserError) as raised:
+        sbac.select(run, make_log(), **arguments)
+    assert said_of(name, raised.value)
+
+
+@pytest.mark.parametrize("value", ["x", None, 0, 1, [], np.zeros(3), float("nan")])
+def test_the_discount_and_the_policy_of_an_estimate(value: Any) -> None:
+    with pytest.raises(UserError, match="discount"):
+        sbac.fqe(make_log(), linear_policy(), value)
+    with pytest.raises(UserError, match="policy"):
+        sbac.fqe(make_log(), value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[("source", value) for value in (None, 3, b"x", [], {}, np.zeros(3))],
+        *[("columns", value) for value in (3, "x", [1], np.zeros(3))],
+        *[("task", value) for value in (3, "no-such", [], b"x")],
+        *[("ring_rows", value) for value in ("x", 0, 1.5, 10**30)],
+        *[("reuse", value) for value in ("x", None, 0, -1, float("nan"), float("inf"), [], np.zeros(3))],
+    ],
+)
+def test_stream(name: str, value: Any, tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "log.hdf5", "w") as file:
+        for field, column in make_log().columns().items():
+            file[field] = column
+    arguments: dict[str, Any] = {"source": tmp_path / "log.hdf5", name: value}
+    with pytest.raises(UserError) as raised:
+        sbac.stream(**arguments)
+    assert said_of(name, raised.value)
+
+
+@pytest.mark.parametrize("value", [None, 3, b"x", [], {}, np.zeros(3)])
+def test_what_is_no_path_to_write_to(value: Any) -> None:
+    for write in (linear_policy().save, make_log().save, lambda path: sbac.export(linear_policy(), path)):
+        with pytest.raises(UserError, match="path"):
+            write(value)
+
+
+@pytest.mark.parametrize("value", ["x", {}, ["x"], b"x", object(), [[1, 2, 3], [1]]])
+def test_observations_that_are_no_numbers(value: Any) -> None:
+    policy = linear_policy()
+    for act in (policy, policy.sample, policy.unchecked):
+        with pytest.raises(UserError, match="observations"):
+            act(value)
+
+
+@pytest.mark.parametrize("value", ["x", None, 3, [], [1]])
+def test_other_arguments_of_a_policy(value: Any, tmp_path: Path) -> None:
+    for arguments in ((value, {}), (linear_policy().arrays, value), ({}, {})):
+        with pytest.raises(UserError, match="arrays of a policy|config of a policy|array scale/"):
+            sbac.Policy("deterministic", *arguments)
+    with pytest.raises(UserError, match="policy"):
+        sbac.export(value, tmp_path / "policy.onnx")
+    if value != 3:
+        with pytest.raises(UserError, match="alpha"):
+            linear_policy().at(alpha=value)
+        with pytest.raises(UserError, match="seed"):
+            linear_policy().sample(np.zeros(3), seed=value)
+        with pytest.raises(UserError, match="validation"):
+            make_log().split(value)
+
+
+@pytest.mark.parametrize("value", [3, [], b"x", "no-such", np.zeros(3)])
+def test_the_task_and_the_kind_of_a_log(value: Any) -> None:
+    columns = make_log().columns()
+    for name in ("task", "kind"):
+        arguments: dict[str, Any] = {name: value, "action_low": -2.0, "action_high": 2.0}
+        with pytest.raises(UserError, match=name):
+            sbac.Dataset(**columns, **arguments)
 
 
 def said_of(name: str, error: UserError) -> bool:

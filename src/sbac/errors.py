@@ -1,13 +1,16 @@
 """The error for bad input: one line, and exit code 2 on the command line."""
 
 import difflib
+import math
 import operator
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import SupportsIndex, TypeVar
+from typing import SupportsFloat, SupportsIndex, TypeVar
 
 Entry = TypeVar("Entry")
+LARGEST = 2**63
+"""What a whole number stays below: arrays and random generators take no larger one."""
 
 
 class UserError(ValueError):
@@ -47,6 +50,26 @@ def _whole(what: str, value: object, least: int) -> None:
         raise UserError(f"{what} {value!r}: expected a whole number of at least {least}")
     if number < least:
         raise UserError(f"{what} {value}: expected at least {least}")
+    if number >= LARGEST:
+        raise UserError(f"{what} {value}: expected less than 2^63")
+
+
+def finite(what: str, value: object) -> float:
+    """A finite number; anything else is refused."""
+    if isinstance(value, SupportsFloat):
+        with suppress(TypeError, ValueError, OverflowError):
+            found = float(value)
+            if math.isfinite(found):
+                return found
+    raise UserError(f"{what} {value!r}: expected a finite number")
+
+
+def inside_unit(what: str, value: object) -> None:
+    """Refuses what is not a number between 0 and 1, both excluded."""
+    with suppress(UserError):
+        if 0 < finite(what, value) < 1:
+            return
+    raise UserError(f"{what}: expected a number inside (0, 1), got {value!r}")
 
 
 def name_of(what: str, value: object) -> str:
@@ -54,6 +77,12 @@ def name_of(what: str, value: object) -> str:
     if not isinstance(value, str):
         raise UserError(f"{what} {value!r}: expected a name")
     return value
+
+
+def check_named(what: str, value: object) -> None:
+    """Refuses what is not a mapping."""
+    if not isinstance(value, Mapping):
+        raise UserError(f"{what}: expected names with values, got {type(value).__name__}")
 
 
 def listed(what: str, values: Iterable[Entry] | None) -> list[Entry]:

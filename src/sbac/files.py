@@ -34,7 +34,7 @@ def write_atomic(path: Path, data: bytes | Callable[[IO[bytes]], object]) -> Non
 
     `data` are the bytes, or a function that writes them to the open file.
     """
-    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    temporary = path.parent / f".{secrets.token_hex(8)}.tmp"
     try:
         check_output(path)
         path.parent.mkdir(parents=True, exist_ok=True)

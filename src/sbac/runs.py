@@ -319,7 +319,7 @@ class Run:
     def plot(self, path: str | Path | None = None) -> Any:
         """The learning curves, with the clone and the log: a picture that a notebook shows; `path` also saves it."""
         # Drawing stands above this room: it is looked up when it is asked for.
-        return importlib.import_module("sbac.report.curves").plot(self, None if path is None else Path(path))
+        return importlib.import_module("sbac.report.curves").plot(self, None if path is None else path_of("path", path))
 
     @property
     def config(self) -> dict[str, Any]:

@@ -8,10 +8,12 @@ What is random comes from a seed that is printed beside a failure.
 
 import argparse
 import os
+import platform
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 from torture.damage import mutations
@@ -28,6 +30,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="kinds of faults (default: all)")
     args = parser.parse_args()
+    load_before = os.getloadavg()[0]
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     with tempfile.TemporaryDirectory(prefix="sbac-torture-") as scratch:
@@ -57,7 +60,12 @@ def main() -> int:
             outcomes.append(fault(folder))
             outcomes[-1].seconds = time.monotonic() - began
             print(f"{outcomes[-1].name}: {outcomes[-1].tried}, {len(outcomes[-1].failures)} failed", flush=True)
-    print(f"\nseed {args.seed}\n\n{table(outcomes)}")
+    load = " and ".join(f"{number:.1f}" for number in (load_before, os.getloadavg()[0]))
+    minutes = sum(outcome.seconds for outcome in outcomes) / 60
+    print(
+        f"\n{date.today()}, seed {args.seed}, {platform.machine()}, {os.cpu_count()} cores, {minutes:.0f} minutes, "
+        f"load before and after {load}\n\n{table(outcomes)}"
+    )
     return 1 if any(outcome.failures for outcome in outcomes) else 0
 
 

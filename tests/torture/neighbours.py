@@ -126,6 +126,9 @@ def forbidden(folder: Path) -> Outcome:
     closed.chmod(0o755)
 
     def nobody() -> None:
+        import sbac
+
+        sbac.load(log)  # an interpreter in a home of root's cannot be read once root is gone: now imports all it needs
         os.environ["HOME"] = "/nonexistent"
         os.setgroups([])
         os.setgid(65534)

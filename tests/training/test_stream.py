@@ -161,6 +161,34 @@ def test_the_ring_moves_through_the_log_and_depends_on_the_step_alone(tmp_path: 
     other.close()
 
 
+@pytest.mark.parametrize("name", WRITERS)
+def test_several_readers_fill_the_ring_as_one_does(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = WRITERS[name](tmp_path / name, columns(999))
+    found: list[list[tuple[np.ndarray, np.ndarray]]] = []
+    for cores in (1, 8):
+        monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
+        stream, _, _ = stream_of(path, ring_rows=256, reuse=1.0)
+        tables = [stream.table(step) for step in (0, 4, 40, 41)]
+        found.append([(np.asarray(table.order), np.asarray(table.places.counts)) for table in tables])
+        found[-1].append((np.asarray(tables[-1].packed), np.asarray(tables[-1].initial)))
+        stream.close()
+    for one, several in zip(*found, strict=True):
+        np.testing.assert_array_equal(one[0], several[0])
+        np.testing.assert_array_equal(one[1], several[1])
+
+
+def test_a_log_that_breaks_off_while_it_is_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, _, _ = stream_of(write_hdf5(tmp_path / "log.hdf5", columns()), ring_rows=256, reuse=1.0)
+
+    def broken(self: Any, number: int) -> Dataset:
+        raise UserError(f"log.hdf5: block {number} cannot be read")
+
+    monkeypatch.setattr(streaming.StreamedLog, "block", broken)
+    with pytest.raises(UserError, match=r"log\.hdf5: block \d+ cannot be read"):
+        stream.table(0)
+    stream.close()
+
+
 def train(path: Path, out: Path, reuse: float = 1.0, resume: bool = False) -> sbac.Run:
     log = sbac.stream(path, ring_rows=256, reuse=reuse)
     how: dict[str, Any] = {"evaluate": False, "progress": False, "checkpoint_seconds": 0.0, "resume": resume}

@@ -8,7 +8,7 @@ import sbac
 from sbac.trust.estimates import judge
 from sbac.trust.fitting import Effort, Reporter
 from sbac.trust.log import read_log
-from sbac.trust.model import largest_disagreement, learn, model_values
+from sbac.trust.model import disagreements, learn, model_values
 from truth.logged import Linear
 
 SMALL = Effort(2, 2, (32, 32), 64, (500, 1_000), 2e-3, 0.1)
@@ -33,7 +33,7 @@ def test_it_foresees_the_next_state_and_the_reward(linear) -> None:
 def test_members_disagree_more_where_there_is_no_data(linear) -> None:
     _, log = linear
     model = learn(log, SMALL, 0)
-    limit = float(largest_disagreement(model, log.transitions.states, log.transitions.actions))
+    limit = float(disagreements(model, log.transitions.states, log.transitions.actions).max())
     far = model(10 * log.transitions.states[:200], log.transitions.actions[:200])
     assert float(jnp.median(far.disagreement)) > limit
 

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sbac.data.columns import BLOCK, problems
 from sbac.environments.tasks import find_task
-from sbac.errors import UserError, unknown
+from sbac.errors import UserError, finite, name_of, not_negative, path_of, unknown
 from sbac.files import write_atomic
 
 Floats = NDArray[np.float32]
@@ -32,7 +32,7 @@ SOURCE_KINDS = ("D4RL", "Minari", "made", "embedded", "user")
 
 def check_share(fraction: float) -> None:
     """Refuses a share of the episodes that would leave none for training."""
-    if not 0.0 <= fraction < 1.0:
+    if not 0.0 <= finite("validation", fraction) < 1.0:
         raise UserError(f"validation: expected a share of the episodes in [0, 1), got {fraction}")
 
 
@@ -66,8 +66,8 @@ class Dataset:
         task: str | None = None,
         environment: str | None = None,
     ) -> None:
-        if kind not in SOURCE_KINDS:
-            raise unknown("kind of data", str(kind), SOURCE_KINDS)
+        if name_of("kind of data", kind) not in SOURCE_KINDS:
+            raise unknown("kind of data", kind, SOURCE_KINDS)
         low = -1.0 if action_low is None else action_low
         high = 1.0 if action_high is None else action_high
         columns = {
@@ -173,6 +173,7 @@ class Dataset:
     def held_out_rows(self, fraction: float, seed: int = 0) -> Flags | None:
         """The rows that `split` puts into validation, or None if there is none."""
         check_share(fraction)
+        not_negative("seed", seed)
         count = len(self.episodes)
         if fraction == 0.0 or count < 2:
             return None
@@ -199,7 +200,7 @@ class Dataset:
 
     def save(self, path: str | Path) -> None:
         """Writes an npz file that `sbac.load` reads back as the same dataset."""
-        path = Path(path)
+        path = path_of("path", path)
         if path.suffix != ".npz":
             raise UserError(f"{path}: datasets are saved as .npz")
         about = {"name": self.name, "kind": self.kind, "task": self.task or "", "environment": self.environment or ""}

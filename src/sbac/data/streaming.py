@@ -21,7 +21,7 @@ from sbac.data.formats import arrow, hdf5, minari, parquet
 from sbac.data.loading import HDF5, locate
 from sbac.data.naming import ColumnMap, match
 from sbac.environments.tasks import find_task
-from sbac.errors import UserError, positive
+from sbac.errors import UserError, check_named, finite, path_of, positive
 
 BLOCK_ROWS = 2**14
 """Rows of a block, where the format leaves the choice: a row group or an episode is read whole."""
@@ -76,7 +76,7 @@ class StreamedLog:
         self, blocks: Blocks, about: Mapping[str, Any], ring_rows: int = RING_ROWS, reuse: float = REUSE
     ) -> None:
         positive("ring_rows", ring_rows)
-        if not reuse > 0:
+        if finite("reuse", reuse) <= 0:
             raise UserError(f"reuse {reuse}: expected a number above 0")
         self._blocks = blocks
         self.name: str = about["name"]
@@ -255,6 +255,9 @@ def stream(
     ring_rows: rows that lie on the device at a time.
     reuse: how often a row is drawn, on average, while it lies there; more makes less to read.
     """
+    path_of("source", source)
+    if columns is not None:
+        check_named("columns", columns)
     found = locate(source)
     path = found.path
     blocks: Blocks

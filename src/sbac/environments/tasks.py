@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbac.errors import UserError, unknown
+from sbac.errors import UserError, name_of, unknown
 
 Score = tuple[float, float | None]
 """Mean and standard deviation over seeds; the paper gives no deviation for scores it took from elsewhere."""
@@ -124,7 +124,7 @@ EMBEDDED = {"hopper-demo": "hopper-medium-replay"}
 
 def find_task(name: str) -> Task:
     """The task behind a name: hopper-medium-v2 (v0, v1), its stand-in hopper-medium-made, the embedded hopper-demo."""
-    if name in TASKS:
+    if name_of("task", name) in TASKS:
         return TASKS[name]
     if name in EMBEDDED:
         base = EMBEDDED[name]

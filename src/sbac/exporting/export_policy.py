@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from sbac import files
-from sbac.errors import UserError, unknown
+from sbac.errors import UserError, name_of, path_of, unknown
 from sbac.exporting.formulas import EXPORTED, write_down
 from sbac.policy import Floats, Policy
 from sbac.policy.policy import FORMAT as POLICY_FORMAT
@@ -31,8 +31,8 @@ def export(policy: Policy, path: str | Path, format: str | None = None) -> None:
     path: the file.
     format: "onnx" or "stablehlo"; None: what the ending of the path says.
     """
-    path = Path(path)
-    wanted = format or FORMATS.get(path.suffix)
+    path, policy = path_of("path", path), _policy(policy)
+    wanted = FORMATS.get(path.suffix) if format is None else name_of("format", format)
     if wanted is None:
         raise UserError(f"{path}: of which format? expected a name that ends with {' or '.join(FORMATS)}")
     if wanted not in FORMATS.values():
@@ -43,6 +43,12 @@ def export(policy: Policy, path: str | Path, format: str | None = None) -> None:
         if not found.holds:
             raise UserError(f"the exported program differs from the policy by {found.distances.max():.2g}; not written")
     files.write_atomic(path, data)
+
+
+def _policy(value: object) -> Policy:
+    if not isinstance(value, Policy):
+        raise UserError(f"policy {value!r}: expected a Policy; Policy.load reads one from a file")
+    return value
 
 
 def program(policy: Policy, format: str) -> tuple[bytes, Callable[[Floats], Floats] | None]:

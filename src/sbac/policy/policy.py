@@ -14,12 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sbac.errors import UserError, name_of, path_of
+from sbac.errors import UserError, check_named, finite, name_of, not_negative, path_of
 from sbac.files import read_safetensors, write_safetensors
 from sbac.policy.formulas import FORMULAS, Floats
 from sbac.records import parse
 
 FORMAT = 1
+
+
+SCALES = ("scale/observation_mean", "scale/observation_std", "scale/action_low", "scale/action_high")
 
 
 @dataclass(frozen=True)
@@ -40,9 +43,14 @@ class Policy:
     def __init__(self, kind: str, arrays: Mapping[str, Floats], config: Mapping[str, Any]) -> None:
         if name_of("kind of policy", kind) not in FORMULAS:
             raise UserError(f"policy of unknown kind {kind!r}: made by a newer version of sbac?")
+        check_named("arrays of a policy", arrays)
+        check_named("config of a policy", config)
         self.kind = kind
-        self.arrays = {k: np.asarray(v, np.float32) for k, v in arrays.items()}
+        self.arrays = {k: as_floats(k, v) for k, v in arrays.items()}
         self.config = dict(config)
+        for name in SCALES:
+            if name not in self.arrays:
+                raise UserError(f"a policy without its array {name}")
         self._formula = FORMULAS[kind]
         self._center = 0.5 * (self.arrays["scale/action_high"] + self.arrays["scale/action_low"])
         self._half = 0.5 * (self.arrays["scale/action_high"] - self.arrays["scale/action_low"])
@@ -59,6 +67,7 @@ class Policy:
     def at(self, *, alpha: float) -> "Policy":
         """The policy of another alpha, for a policy that was trained for a range of them."""
         own = self.config.get("alpha")
+        finite("alpha", alpha)
         if own == alpha:
             return self
         if "dial/row" not in self.arrays:
@@ -89,6 +98,8 @@ class Policy:
 
     def sample(self, observations: ArrayLike, seed: int | np.random.Generator = 0) -> Floats:
         """Actions drawn from the policy."""
+        if not isinstance(seed, np.random.Generator):
+            not_negative("seed", seed)
         rng = np.random.default_rng(seed)
         return self._apply(_finite(observations), lambda s: self._formula.sample(self.arrays, s, rng))
 
@@ -96,7 +107,7 @@ class Policy:
         """Log density of actions (in the environment's units), where the method has a density."""
         if not self._formula.has_density:
             raise UserError(f"a policy of kind {self.kind!r} has no density")
-        given = np.asarray(actions, np.float32)
+        given = as_floats("actions", actions)
         s = self._standardised(_finite(observations))
         if given.shape[-1:] != self._half.shape:
             raise UserError(f"actions of shape {given.shape}: expected {len(self._half)} numbers in the last axis")
@@ -104,7 +115,7 @@ class Policy:
         return self._formula.log_prob(self.arrays, s, a) - np.log(self._half).sum()
 
     def _standardised(self, observations: ArrayLike) -> Floats:
-        s = np.asarray(observations, np.float32)
+        s = as_floats("observations", observations)
         size = len(self.arrays["scale/observation_mean"])
         if s.ndim not in (1, 2) or s.shape[-1] != size:
             raise UserError(f"observations of shape {s.shape}: expected (n, {size}) or ({size},)")
@@ -122,7 +133,7 @@ class Policy:
         # One entry: safetensors does not fix the order of more.
         header = {"sbac": json.dumps(about, sort_keys=True)}
         arrays = {name: np.ascontiguousarray(array) for name, array in sorted(self.arrays.items())}
-        write_safetensors(Path(path), arrays, header)
+        write_safetensors(path_of("path", path), arrays, header)
 
     @staticmethod
     def load(path: str | Path) -> "Policy":
@@ -152,9 +163,17 @@ class Policy:
         return policy
 
 
+def as_floats(what: str, values: ArrayLike) -> Floats:
+    """Numbers as an array; anything else is refused."""
+    try:
+        return np.asarray(values, np.float32)
+    except (TypeError, ValueError):
+        raise UserError(f"{what}: expected numbers in rows of equal length, got {type(values).__name__}") from None
+
+
 def _finite(observations: ArrayLike) -> Floats:
     """The observations as an array; refuses a NaN or an infinity, and says where it is."""
-    given = np.asarray(observations, np.float32)
+    given = as_floats("observations", observations)
     if not np.isfinite(given).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(given))[0])
         raise UserError(f"observations{list(place)} is {given[place]}; expected finite numbers")

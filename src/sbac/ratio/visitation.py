@@ -11,7 +11,7 @@ import numpy.typing as npt
 from jaxtyping import Array, PRNGKeyArray
 
 from sbac.config import changed, fields_of
-from sbac.errors import UserError, unknown
+from sbac.errors import UserError, inside_unit, name_of, not_negative, positive, unknown
 from sbac.nn import half_cosine
 from sbac.nn.typed import in_chunks, jit, scan, take
 from sbac.ratio.base import FitConfig, Ratio, RatioBatch, RatioConfig, State
@@ -87,6 +87,7 @@ def visitation_ratio(
     before normalisation is outside [0.5, 2], or the mean of beta outside [0.1, 10].
     """
     config = make_config(discount, form, estimator, steps, batch_size, options)
+    not_negative("seed", seed)
     s = rows_of("states", states)
     count, size = s.shape
     centre, scale = s.mean(0), s.std(0)
@@ -198,14 +199,17 @@ def make_config(
     for name in options:
         if name not in known:
             raise unknown("option of visitation_ratio", name, known)
-    if not 0 < discount < 1:
-        raise UserError(f"discount: expected a number inside (0, 1), got {discount}")
+    inside_unit("discount", discount)
+    for what, value in (("form", form), ("estimator", estimator)):
+        name_of(what, value)
     defaults: dict[str, Any] = {"hidden": (64, 64), "learning_rate": 5e-4, "target_rate": 0.05}
     if form != "printed":
         defaults["log_w_clip"] = 5.0
     named = {"discount": discount, "form": form, "estimator": estimator, "steps": steps, "batch_size": batch_size}
     chosen = {**defaults, **options, **named}
     config = changed(FitConfig(), {name: known[name].convert(value) for name, value in chosen.items()})
+    for what, value in (("steps", steps), ("batch_size", batch_size)):
+        positive(what, value)
     method(config)  # an estimator that does not fit the form is refused before anything is computed
     return config
 

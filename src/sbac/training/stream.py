@@ -2,13 +2,17 @@
 
 The table that batches are drawn from has a fixed number of slots, each for one block. The blocks come in a random
 order, a new one for every pass over the log; a block takes the place of the oldest. Which blocks lie in the ring
-depends on the step alone, so a run that is taken up again reads those of its step and goes on to the same bits. A
-thread reads ahead.
+depends on the step alone, so a run that is taken up again reads those of its step and goes on to the same bits. Threads
+read ahead, several blocks at a time, and put them on the device.
 """
 
+import os
 import queue
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from typing import NamedTuple
 
 import jax
@@ -19,20 +23,20 @@ from jaxtyping import Array
 from sbac.config import Config
 from sbac.data.streaming import StreamedLog
 from sbac.errors import UserError
-from sbac.nn.typed import jit
+from sbac.nn.typed import jit, on_device
 from sbac.training.table import NEEDS, Place, Scaling, Table, pack, ranks, width
 
 AHEAD = 4
-"""Blocks that are read before they are needed."""
-EMPTY = len(NEEDS)
-"""The rank of a row that is never drawn."""
+"""Blocks that are read before they are needed, and the most that are read at once."""
+AHEAD_BYTES = 2**28
+"""Fewer are, where they would take more than this."""
 
 
 class Read(NamedTuple):
     """A block, and the ring once it lies there: its rows by rank, and how many serve each of NEEDS."""
 
-    rows: np.ndarray
-    order: np.ndarray
+    rows: Array
+    order: Array
     counts: np.ndarray
 
 
@@ -48,11 +52,13 @@ class Stream:
         self._slots = max(1, min(self._blocks, log.ring_rows // log.longest))
         mean_rows = len(log) / self._blocks
         self._every = max(1, round(log.reuse * mean_rows / config.batch_size))
+        obs, actions = log.sizes
+        self._ahead = max(1, min(AHEAD, AHEAD_BYTES // (4 * self._rows * (2 * obs + actions + 3))))
         initial = self.scaling.states(log.survey.initial_observations)
         self._initial = jnp.asarray(initial, jnp.float32)
         self._pass = -1, np.empty(0, np.int64)
         self._packed: Array | None = None
-        self._inserted = 0
+        self._inserted: int = 0
         self._reader: _Reader | None = None
         self._table: Table | None = None
 
@@ -77,7 +83,8 @@ class Stream:
         if self._reader is None or wanted < self._inserted:
             self.close()
             self._inserted = wanted - self._slots
-            self._reader = _Reader(self._read(self._inserted))
+            first = self._inserted
+            self._reader = _Reader(lambda: self._read(first), self._ahead)
         last: Read | None = None
         while self._inserted < wanted:
             last = self._reader.next()
@@ -89,7 +96,7 @@ class Stream:
         assert self._packed is not None and last is not None
         numbers = (0, last.counts, 0, len(self._initial))
         place = Place(*(jnp.asarray([number], jnp.uint32) for number in numbers))
-        self._table = Table(self._packed, jnp.asarray(last.order), self._initial, place)
+        self._table = Table(self._packed, last.order, self._initial, place)
         return self._table
 
     def number(self, position: int) -> int:
@@ -99,24 +106,36 @@ class Stream:
             self._pass = number, np.random.default_rng([self._seed, number]).permutation(self._blocks)
         return int(self._pass[1][position % self._blocks])
 
-    def _read(self, position: int) -> Iterator[Read]:
-        """The blocks from a position on, packed and filled up to the size of a slot; the first ones fill the ring."""
-        first, all_ranks = position, np.full(self._slots * self._rows, EMPTY, np.uint8)
-        order, counts = np.empty(0, np.uint32), np.zeros(len(NEEDS), np.uint32)
-        while True:
-            data = self._log.block(self.number(position))
-            rows = np.zeros((self._rows, width(data)), np.float32)
-            pack(rows[: len(data)], data, self.scaling)
-            slot = all_ranks[position % self._slots * self._rows :][: self._rows]
-            slot[:] = EMPTY
-            slot[: len(data) - 1] = ranks(data)[:-1]
-            position += 1
-            if position - first >= self._slots:
-                order, counts = by_rank(all_ranks)
-            yield Read(rows, order, counts)
+    def _read(self, position: int) -> Generator[Read]:
+        """The blocks from a position on; the first ones fill the ring."""
+        ranked = [by_rank(np.empty(0, np.uint8))] * self._slots
+        order, counts = jnp.zeros(0, jnp.uint32), np.zeros(len(NEEDS), np.uint32)
+        readers = min(self._ahead, max(1, (os.cpu_count() or 1) // 2))
+        with ThreadPoolExecutor(readers, "sbac-blocks") as pool:
+            ahead: deque[Future[tuple[Array, np.ndarray]]] = deque()
+            for number in range(position, position + readers):
+                ahead.append(pool.submit(self._load, self.number(number)))
+            filled = position + self._slots
+            while True:
+                rows, rank = ahead.popleft().result()
+                ahead.append(pool.submit(self._load, self.number(position + readers)))
+                slot = position % self._slots
+                ranked[slot] = [part + np.uint32(slot * self._rows) for part in by_rank(rank)]
+                position += 1
+                if position >= filled:
+                    whole, counts = in_order(ranked, self._slots * self._rows)
+                    order = on_device(whole)
+                yield Read(rows, order, counts)
+
+    def _load(self, number: int) -> tuple[Array, np.ndarray]:
+        """A block on the device, packed and filled up to the size of a slot, and the ranks of its rows."""
+        data = self._log.block(number)
+        rows = np.zeros((self._rows, width(data)), np.float32)
+        pack(rows[: len(data)], data, self.scaling)
+        return on_device(rows), ranks(data)[:-1]
 
     def close(self) -> None:
-        """Ends the thread that reads ahead."""
+        """Ends the threads that read ahead."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None
@@ -125,9 +144,9 @@ class Stream:
 class _Reader:
     """A thread that reads blocks ahead, in their order. An error is raised where its block is asked for."""
 
-    def __init__(self, blocks: Iterator[Read]) -> None:
+    def __init__(self, blocks: Callable[[], Generator[Read]], ahead: int) -> None:
         self._blocks = blocks
-        self._ready: queue.Queue[Read | BaseException] = queue.Queue(AHEAD)
+        self._ready: queue.Queue[Read | BaseException] = queue.Queue(ahead)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
@@ -147,17 +166,17 @@ class _Reader:
                 continue
 
     def _read(self) -> None:
-        while not self._ended.is_set():
-            try:
-                found: Read | BaseException = next(self._blocks)
-            except BaseException as error:
-                found = error
-            self._ready.put(found)
-            if isinstance(found, BaseException):
-                return
+        try:
+            with closing(self._blocks()) as blocks:
+                for found in blocks:
+                    self._ready.put(found)
+                    if self._ended.is_set():
+                        return
+        except BaseException as error:
+            self._ready.put(error)
 
 
-def _put(packed: Array, rows: np.ndarray, at: np.int32) -> Array:
+def _put(packed: Array, rows: Array, at: np.int32) -> Array:
     return jax.lax.dynamic_update_slice(packed, rows, (at, np.int32(0)))
 
 
@@ -165,13 +184,21 @@ _insert = jit(_put, donate=(0,))
 """Writes a block into its slot."""
 
 
-def by_rank(rank: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows in the order of their rank, and how many serve each of NEEDS."""
-    parts = [np.flatnonzero(rank == kind) for kind in range(EMPTY)]
-    order = np.zeros(len(rank), np.uint32)
-    counts = np.cumsum([len(part) for part in parts])
-    order[: counts[-1]] = np.concatenate(parts)
-    return order, counts.astype(np.uint32)
+def by_rank(rank: np.ndarray) -> list[np.ndarray]:
+    """The rows of each rank, as their numbers."""
+    return [np.flatnonzero(rank == kind).astype(np.uint32) for kind in range(len(NEEDS))]
+
+
+def in_order(ranked: Sequence[Sequence[np.ndarray]], size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of all slots in the order of their rank, filled up to `size`, and how many serve each of NEEDS."""
+    order, counts = np.zeros(size, np.uint32), np.zeros(len(NEEDS), np.uint32)
+    end = 0
+    for kind in range(len(NEEDS)):
+        for parts in ranked:
+            order[end : end + len(parts[kind])] = parts[kind]
+            end += len(parts[kind])
+        counts[kind] = end
+    return order, counts
 
 
 def _scaling(log: StreamedLog, config: Config) -> Scaling:

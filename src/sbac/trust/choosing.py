@@ -15,7 +15,7 @@ from sbac import files
 from sbac.algorithms import find
 from sbac.config import fields_of
 from sbac.data import Dataset, load
-from sbac.errors import UserError
+from sbac.errors import UserError, not_negative
 from sbac.policy import Policy
 from sbac.records import Json, Setting, Settings, as_json, parse
 from sbac.runs import Run, RunRecord, policy_record, policy_setting
@@ -128,11 +128,16 @@ def select(
     model: whether a learned model judges them as well; its disagreement widens the intervals.
     weighted: whether the weighted estimates are made too, where the effective sample size allows.
     """
+    not_negative("seed", seed)
     found = run if isinstance(run, Run) else Run.load(run)
     if not found.policies:
         raise UserError(f"{found.folder or 'the run'}: it has no policies yet; finish it with sbac train --resume")
     log = read_log(log_of(found, data), discount_of(found.record))
-    spent = effort if isinstance(effort, Effort) else find_effort(effort or default_effort(found.record))
+    spent = (
+        effort
+        if isinstance(effort, Effort)
+        else find_effort(default_effort(found.record) if effort is None else effort)
+    )
     candidates = judged_candidates(found, log, spent, seed, model, weighted, progress or Reporter())
     verdict = decide(candidates, preset_setting(found.record))
     return Choice(found.policies, candidates, verdict, float(log.returns.mean()), log.discount)

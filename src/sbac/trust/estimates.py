@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from sbac.data import Dataset, load
+from sbac.errors import UserError, not_negative
 from sbac.nn import GaussianPolicy
+from sbac.trust.acting import Actors
 from sbac.trust.behaviour import STEPS, clone, compared_rows, departures
 from sbac.trust.fitting import Effort, Fitted, Reporter, find_effort, fit
-from sbac.trust.log import Acts, Log, policy_tables, read_log, resample
+from sbac.trust.log import Acts, Log, read_log, resample
 
 LEVEL = 0.9
 """The nominal coverage of an interval."""
@@ -101,8 +103,11 @@ def fqe(
     discount: gamma.
     effort: "quick" for minutes on two cores, "full" for a GPU, or an `Effort`.
     """
-    log = read_log(load(data), discount)
-    return judge(log, [policy], effort if isinstance(effort, Effort) else find_effort(effort), seed).estimates[0]
+    spent = effort if isinstance(effort, Effort) else find_effort(effort)
+    not_negative("seed", seed)
+    if not callable(policy):
+        raise UserError(f"policy {policy!r}: expected a Policy or a function from observations to actions")
+    return judge(read_log(load(data), discount), [policy], spent, seed).estimates[0]
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,7 @@ def judge(log: Log, policies: Sequence[Acts], effort: Effort, seed: int, progres
     """Estimates the values of several policies in one program."""
     report = Reporter() if progress is None else progress
     sample = resample(log, effort.replicates, effort.folds, np.random.default_rng(seed))
-    after, first = policy_tables(log, policies)
+    after, first = Actors(log, policies).tables()
     fitted = fit(log, sample, after, first, effort, seed, report)
     behaviour = clone(log, effort.hidden, seed, min(STEPS, sum(effort.steps)))
     rows = compared_rows(log)

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
 from sbac import interrupts
-from sbac.errors import UserError, unknown
+from sbac.errors import UserError, name_of, unknown
 from sbac.nn import MLP, Trained, polyak
 from sbac.nn.typed import jit, loop, take
 from sbac.trust.log import Log, Resampling, Transitions
@@ -53,7 +53,7 @@ EFFORTS = {
 
 
 def find_effort(name: str) -> Effort:
-    if name not in EFFORTS:
+    if name_of("effort", name) not in EFFORTS:
         raise unknown("effort", name, EFFORTS)
     return EFFORTS[name]
 

@@ -5,7 +5,6 @@ spread; in these units the Bellman equation keeps its form, with the reward (r -
 is 0 on terminal rows and 1 elsewhere.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -15,7 +14,7 @@ from jaxtyping import Array, Float, Int
 from numpy.typing import NDArray
 
 from sbac.data.dataset import Dataset
-from sbac.errors import UserError
+from sbac.errors import UserError, inside_unit
 
 Floats = NDArray[np.floating[Any]]
 
@@ -130,8 +129,7 @@ BLOCK = 65_536
 
 def read_log(data: Dataset, discount: float) -> Log:
     """Scales the data and puts it on the device."""
-    if not 0 < discount < 1:
-        raise UserError(f"discount: expected a number inside (0, 1), got {discount}")
+    inside_unit("discount", discount)
     rows = np.flatnonzero(data.has_next_action)
     if len(rows) == 0:
         raise UserError(f"dataset {data.name}: no row has a known next action, nothing to learn values from")
@@ -256,12 +254,3 @@ def _draw(
 
 
 MOST_DRAWS = 1_000
-
-
-def policy_tables(
-    log: Log, policies: Sequence[Acts]
-) -> tuple[Float[Array, "policies rows act"], Float[Array, "policies episodes act"]]:
-    """The actions of all policies after every row and at the first states; the log's own come first."""
-    pairs = [log.own_actions(), *(log.policy_actions(policy) for policy in policies)]
-    after, first = zip(*pairs, strict=True)
-    return jnp.asarray(np.stack(after)), jnp.asarray(np.stack(first))

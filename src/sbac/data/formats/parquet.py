@@ -2,6 +2,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import json
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -178,7 +179,7 @@ def write_parquet(file: IO[bytes], blocks: Iterator[Mapping[str, NDArray[Any]]],
 
 
 class RowGroups:
-    """The rows of a Parquet file, read from any row group to any other."""
+    """The rows of a Parquet file, read from any row group to any other, by several threads at a time."""
 
     def __init__(self, path: Path, choose: Choose) -> None:
         import pyarrow.parquet as parquet
@@ -186,8 +187,7 @@ class RowGroups:
         self._path = path
         with arrow.readable(path):
             self._chosen, metadata = _chosen(path, choose)
-            self._file = parquet.ParquetFile(path)
-            footer = self._file.metadata
+            footer = parquet.read_metadata(path)
             groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
         self.about = _bounds(metadata, path)
         for number, group in enumerate(groups):
@@ -196,6 +196,7 @@ class RowGroups:
                     f"{path}: row group {number} has {group.total_byte_size:,} bytes; expected at most "
                     f"{LARGEST_GROUP:,} (a file with smaller row groups can be streamed)"
                 )
+        self._footer, self._open = footer, threading.local()
         self._starts: list[int] = [0, *np.cumsum([group.num_rows for group in groups]).tolist()]
         self.rows = self._starts[-1]
 
@@ -207,9 +208,17 @@ class RowGroups:
         names = [name for parts in self._chosen.values() for name in parts]
         block: Rows = {}
         with arrow.readable(self._path):
-            table = self._file.read_row_groups(groups, columns=names, use_threads=False)
+            table = self._file().read_row_groups(groups, columns=names, use_threads=False)
             for field, parts in self._chosen.items():
                 arrays = [(name, table[name].combine_chunks()) for name in parts]
                 values = [arrow.numbers(array, f"{self._path}: {name}", start) for name, array in arrays]
                 block[field] = arrow.field_values(field, values)
         return block
+
+    def _file(self) -> Any:
+        """The file as the calling thread has opened it: pyarrow's readers are not shared between threads."""
+        import pyarrow.parquet as parquet
+
+        if not hasattr(self._open, "file"):
+            self._open.file = parquet.ParquetFile(self._path, metadata=self._footer)
+        return self._open.file

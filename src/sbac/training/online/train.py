@@ -10,18 +10,21 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Array
 
 from sbac import interrupts
+from sbac.algorithms.base import Actor
 from sbac.callbacks import NO_CALLBACKS, Callback, Callbacks
 from sbac.errors import UserError, path_of, positive
 from sbac.evaluation.worker import Pool
 from sbac.policy import Floats, Policy
 from sbac.progress import Progress
-from sbac.runs import Place, Run
+from sbac.records import as_json
+from sbac.runs import Failure, Place, Run
 from sbac.training.evaluations import Evaluations, interval, note, snapshot_name
 from sbac.training.folder import open_folder
 from sbac.training.grid import Member, groups
@@ -34,29 +37,48 @@ from sbac.training.writer import append_metrics, policy_config, policy_path
 LOGS = 50
 
 
-def rounds(
-    learner: Learner, collectors: Collectors, start_steps: int, total_steps: int
-) -> Iterator[tuple[int, list[dict[str, Floats]]]]:
-    """Trains round by round. While the device works on a round, yields the steps before it and the policies then."""
-    runs, sizes, kind = learner.runs, learner.sizes, learner.actor.kind
+class Moment(NamedTuple):
+    """What the runs have after so many environment steps: their policies, and the metrics of the updates before."""
+
+    step: int
+    policies: list[dict[str, Floats]]
+    metrics: dict[str, Floats]
+
+    def is_finite(self, run: int) -> bool:
+        """Whether all numbers of a run are."""
+        arrays = [*self.policies[run].values(), *(column[run] for column in self.metrics.values())]
+        return all(bool(np.isfinite(array).all()) for array in arrays)
+
+
+def rounds(learner: Learner, collectors: Collectors, start_steps: int, total_steps: int) -> Iterator[Moment]:
+    """Trains round by round. While the device works on a round, yields the moment before it."""
+    runs, kind = learner.runs, learner.actor.kind
     noise = [exploring(run.config).exploration for run in runs]
 
-    def ask(policies: list[dict[str, Floats]]) -> None:
-        collectors.start_round(kind, policies if learner.step >= start_steps else None, noise)
+    def ask(moment: Moment) -> None:
+        collectors.start_round(kind, moment.policies if learner.step >= start_steps else None, noise)
 
-    policies = [run_arrays(jax.device_get(learner.actor), i, run, sizes) for i, run in enumerate(runs)]
-    ask(policies)
+    good = _moment(learner.step, learner.actor, {}, learner)
+    ask(good)
     while learner.step < total_steps:
-        fresh = np.stack([pack(raw, run, sizes) for raw, run in zip(collectors.finish_round(), runs, strict=True)])
-        ready, made_at = learner.actor, learner.step
+        rows = zip(collectors.finish_round(), runs, strict=True)
+        fresh = np.stack([pack(raw, run, learner.sizes) for raw, run in rows])
+        step, actor, metrics = learner.step, learner.actor, learner.metrics
         learner.add(fresh, train=learner.step >= start_steps)
-        arrays = jax.device_get(ready)
-        policies = [run_arrays(arrays, i, run, sizes) for i, run in enumerate(runs)]
+        moment = _moment(step, actor, metrics, learner)
+        # An environment may not bear actions that are no numbers: a run that has failed gathers with a good policy.
+        chosen = [moment if moment.is_finite(i) else good for i in range(len(runs))]
+        good = moment._replace(policies=[one.policies[i] for i, one in enumerate(chosen)])
         if learner.step < total_steps:
-            ask(policies)
-        yield made_at, policies
-    arrays = jax.device_get(learner.actor)
-    yield learner.step, [run_arrays(arrays, i, run, sizes) for i, run in enumerate(runs)]
+            ask(good)
+        yield moment
+    yield _moment(learner.step, learner.actor, learner.metrics, learner)
+
+
+def _moment(step: int, actor: Actor, metrics: Mapping[str, Array], learner: Learner) -> Moment:
+    actor = jax.device_get(actor)
+    policies = [run_arrays(actor, i, run, learner.sizes) for i, run in enumerate(learner.runs)]
+    return Moment(step, policies, {name: np.asarray(column) for name, column in metrics.items()})
 
 
 def passed(before: int, after: int, every: int) -> bool:
@@ -172,6 +194,8 @@ class OnlineTraining:
         ]
         capacity = min(1_000_000, math.ceil(self._total / length) * length)
         self._learner = Learner(request.method, self._learners, Schedule(request.instances, length, capacity))
+        self._good: dict[str, tuple[int, Mapping[str, Floats]]] = {}
+        self._failed: dict[str, Policy] = {}
 
     def run(self, workers: int | None, progress: bool | None) -> None:
         """Trains to the end."""
@@ -187,13 +211,14 @@ class OnlineTraining:
             bar.begin(f"{self._phase} ({len(self._runs)} runs)" if len(self._runs) > 1 else self._phase, total)
             before = 0
             policies: list[Policy] = []
-            for step, arrays in rounds(learner, collectors, exploring(self._runs[0].config).start_steps, total):
+            for moment in rounds(learner, collectors, exploring(self._runs[0].config).start_steps, total):
                 interrupts.check()
+                self._note_failures(moment)
+                step, arrays, metrics = moment
                 last = step >= total
                 if last or passed(before, step, max(1, total // LOGS)):
-                    if learner.metrics:
-                        rows = append_metrics(request.folder, self._places(step), jax.device_get(learner.metrics))
-                        self._callbacks.on_metrics(rows)
+                    if metrics:
+                        self._callbacks.on_metrics(append_metrics(request.folder, self._places(step), metrics))
                     bar.reach(min(step, total), "" if evaluations is None else note([evaluations.latest]))
                 if last or passed(before, step, interval(watch, total)):
                     policies = [self._policy(run, own) for run, own in zip(self._runs, arrays, strict=True)]
@@ -204,7 +229,20 @@ class OnlineTraining:
                     evaluations.collect(wait=last)
                 before = step
             for run, policy in zip(self._runs, policies, strict=True):
-                policy.save(policy_path(request.folder, run))
+                self._failed.get(run.label, policy).save(policy_path(request.folder, run))
+
+    def _note_failures(self, moment: Moment) -> None:
+        """Keeps the last good policies of the runs whose numbers are no longer finite."""
+        for i, run in enumerate(self._runs):
+            if run.label in self._failed:
+                continue
+            if moment.is_finite(i) or run.label not in self._good:
+                self._good[run.label] = moment.step, moment.policies[i]
+                continue
+            kept_step, arrays = self._good.pop(run.label)
+            policy = self._policy(run, arrays)
+            policy.config["failed"] = as_json(Failure(self._phase, moment.step, self._phase, kept_step))
+            self._failed[run.label] = policy
 
     def _places(self, step: int) -> list[Place]:
         return [
