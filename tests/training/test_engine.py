@@ -10,6 +10,7 @@ import pytest
 import sbac
 from sbac.algorithms import REGISTRY, find
 from sbac.algorithms.base import Spec
+from sbac.config import fields_of
 from sbac.training.engine import Program
 from sbac.training.grid import members
 from sbac.training.table import Scaling, build_table, draw, join
@@ -34,7 +35,8 @@ def make_data(n: int = 400, seed: int = 0) -> sbac.Dataset:
 def program(name: str, seeds, **options) -> Program:
     data = make_data()
     method = find(name)
-    runs = members(method, "quick", seeds, SMALL | options)
+    small = {field: value for field, value in SMALL.items() if field in fields_of(method.config)}
+    runs = members(method, "quick", seeds, small | options)
     scaling = Scaling.of(data, runs[0].config)
     spec = Spec(3, 2, jnp.asarray(scaling.states(data.observations[:50]))[None])
     return Program(method, runs, build_table(data, scaling), None, spec)
