@@ -11,7 +11,7 @@ from sbac.records import Settings
 from sbac.report.card import build_card, largest
 from sbac.report.card_picture import returns_picture
 from sbac.runs import DataRecord, Run, RunRecord, Watch
-from sbac.trust.behaviour import clone, compared_rows, departures
+from sbac.trust.behaviour import behaviour_at, clone, compared_rows, departures
 from sbac.trust.choosing import CandidateRecord, ChoiceRecord
 from sbac.trust.estimates import Diagnostics
 from sbac.trust.log import read_log
@@ -91,6 +91,21 @@ def test_the_states_of_largest_departure_come_first_and_from_different_episodes(
     np.testing.assert_allclose(found[0].policy_action, 3 * np.tanh(1.0), rtol=1e-5)
     number, value, deviations = found[0].features[0]
     assert value == log.data.observations[found[0].row, number] and abs(deviations) >= abs(found[0].features[1][2])
+
+
+def test_a_state_where_both_act_alike_is_no_departure(log) -> None:
+    """A log that is always at the bound has hardly a deviation there: a hair counts as many."""
+    model, rows, far = clone(log, (32, 32), 0, steps=500), compared_rows(log), policy()
+    mean = np.tanh(behaviour_at(model, log.units.states(log.data.observations))[0])
+    like = {row.tobytes(): action for row, action in zip(log.data.observations, mean, strict=True)}
+
+    def alike(observations: np.ndarray) -> np.ndarray:
+        known = np.array([like[row.tobytes()] for row in observations])
+        return (known + 0.015) * log.units.action_half + log.units.action_centre
+
+    distances = np.full(len(rows), 100.0)
+    assert len(largest(log, model, far, rows, distances)) == 5
+    assert largest(log, model, alike, rows, distances) == []
 
 
 def test_the_picture_holds_everything_inside_its_frame() -> None:

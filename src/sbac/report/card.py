@@ -14,17 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbac.nn import GaussianPolicy
-from sbac.policy import Policy
 from sbac.report.card_picture import returns_picture
 from sbac.runs import Run, policy_record
 from sbac.text import setting_text
 from sbac.trust.behaviour import behaviour_at, clone, compared_rows, departures
 from sbac.trust.choosing import CandidateRecord, ChoiceRecord
 from sbac.trust.describe import decimals
-from sbac.trust.log import Log
+from sbac.trust.log import Acts, Log
 
 SHOWN_STATES = 5
 SHOWN_FEATURES = 6
+VISIBLE = 0.01
+"""Of an action's range: less is no other action. At a bound, where the log always is, a hair is many deviations."""
 
 
 @dataclass(frozen=True)
@@ -112,16 +113,18 @@ def true_returns(run: Run, about: CandidateRecord) -> list[float] | None:
 
 
 def largest(
-    log: Log, model: GaussianPolicy, policy: Policy, rows: NDArray[np.int64], distances: NDArray[np.float64]
+    log: Log, model: GaussianPolicy, policy: Acts, rows: NDArray[np.int64], distances: NDArray[np.float64]
 ) -> list[Departure]:
-    """The states at which the policy departs most: one of each episode, so that they are different situations."""
+    """The states at which the policy departs most: one of each episode, so that they are different situations.
+
+    None where its action looks like the log's.
+    """
     episode = np.searchsorted(log.data.episodes[:, 1], rows, side="right")
     found: list[Departure] = []
     seen: set[int] = set()
     for i in np.argsort(-distances):
         if int(episode[i]) in seen or len(found) == SHOWN_STATES:
             continue
-        seen.add(int(episode[i]))
         row = int(rows[i])
         observation = log.data.observations[row]
         states = log.units.states(observation[None])
@@ -129,6 +132,9 @@ def largest(
         z = states[0]
         features = [(int(k), float(observation[k]), float(z[k])) for k in np.argsort(-np.abs(z))[:SHOWN_FEATURES]]
         action = np.asarray(policy(observation[None])[0], np.float64)
+        if (np.abs(action - mean) < VISIBLE * 2 * log.units.action_half).all():
+            continue
+        seen.add(int(episode[i]))
         found.append(Departure(row, float(distances[i]), np.asarray(mean, np.float64), action, features))
     return found
 
@@ -176,12 +182,14 @@ def _changes(distances: NDArray[np.float64], states: Sequence[Departure]) -> str
         f"from what the log does on average: more than 1 in {shares[0]:.0f} % of the states, more than 2 in "
         f"{shares[1]:.0f} %, more than 3, where there is hardly any data, in {shares[2]:.0f} %.</p>"
     )
+    if not states:
+        return f"{text}<p>In no state does its action differ from that by more than {VISIBLE:.0%} of the range.</p>"
     rows = "".join(
         f"<tr><th>row {state.row}</th><td>{state.distance:.1f}</td><td>{_numbers(state.log_action)}</td>"
         f"<td>{_numbers(state.policy_action)}</td><td>{_features(state)}</td></tr>"
         for state in states
     )
-    head = "<tr><th>state</th><th>deviations</th><th>the log's action</th><th>the policy's</th><th>features</th></tr>"
+    head = "<tr><th>state</th><th>deviations</th><th>the log on average</th><th>the policy's</th><th>features</th></tr>"
     return f"{text}<div class=scroll><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>" + (
         '<p class="note">The states where it departs most, one of each episode, with the features that set them apart: '
         "number = value (deviations from the log's mean).</p>"

@@ -29,7 +29,7 @@
   function ticks(low, high, count) {
     const rough = (high - low) / count || 1;
     const power = 10 ** Math.floor(Math.log10(rough));
-    const step = power * [1, 2, 5, 10].find((m) => m * power >= rough);
+    const step = power * [1, 2, 2.5, 5, 10].find((m) => m * power >= rough);
     const found = [];
     for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k++) found.push(+(k * step).toPrecision(12));
     return found;
