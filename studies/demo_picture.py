@@ -81,12 +81,12 @@ def main() -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure = plt.figure(figsize=(11.0, 4.6), layout="constrained")
-    grid = figure.add_gridspec(2, 2, width_ratios=[1.45, 1.0])
+    figure = plt.figure(figsize=(9.0, 3.7), layout="constrained")
+    grid = figure.add_gridspec(2, 2, width_ratios=[1.4, 1.0])
     for row, (frames, title) in enumerate(
         [
-            (log, f"the log: an ordinary episode, return {log_return:.0f}"),
-            (learned, f"SBAC, learned from that log: an ordinary episode, return {learned_return:.0f}"),
+            (log, f"The log: an ordinary episode, return {log_return:.0f}"),
+            (learned, f"SBAC, learned from it: an ordinary episode, return {learned_return:.0f}"),
         ]
     ):
         axes = figure.add_subplot(grid[row, 0])
@@ -103,11 +103,13 @@ def main() -> None:
     axes.axhline(data.score or 0.0, color="0.4", linestyle="--", linewidth=1, label="the log")
     axes.set(xlabel="gradient steps", ylabel="normalised score")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize="small", loc="upper left")
+    axes.set_ylim(0, None)
+    axes.xaxis.set_major_formatter(lambda step, _: f"{step / 1000:.0f}k")
+    axes.legend(frameon=False, fontsize="small", loc="lower right")
     axes.set_title(
         f"{len({p.config['seed'] for p in run.policies})} seeds while they learn", loc="left", fontsize="medium"
     )
-    figure.savefig(Path(arguments.out), dpi=110)
+    figure.savefig(Path(arguments.out), dpi=160)
 
 
 if __name__ == "__main__":
