@@ -1,5 +1,6 @@
 """Bad input: one line on stderr, exit code 2, nothing half-written, nothing lost."""
 
+import errno
 import json
 import os
 import subprocess
@@ -160,8 +161,28 @@ def test_the_rules_of_a_run_folder(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main([*common, "--steps", "20", "--overwrite"]) == 0
 
 
-def test_no_space_left(tmp_path: Path) -> None:
-    """A disk that takes no more than a few kilobytes: one line, exit code 2, and the folder still loads."""
+def test_no_space_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The third file finds no space: one line, exit code 2, and the folder still loads."""
+    data, run = write(tmp_path / "data.npz"), tmp_path / "run"
+    left, sync = [3], os.fsync
+
+    def full(handle: int) -> None:
+        left[0] -= 1
+        if left[0] <= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", full)
+    common = ["train", data, "--algorithm", "bc", "--hidden", "4", "--steps", "10", "--out", str(run)]
+    line = refused(capsys, *common)
+    assert str(run) in line and "cannot be written" in line
+    assert not list(run.rglob("*.tmp"))
+    sbac.Run.load(run)
+
+
+@pytest.mark.slow
+def test_no_space_left_for_the_cache_of_programs_either(tmp_path: Path) -> None:
+    """A disk that takes no more than a few kilobytes: the same."""
     data, run = write(tmp_path / "data.npz"), tmp_path / "run"
     code = f"""
 import resource, sys
