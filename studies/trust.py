@@ -55,9 +55,8 @@ def measure(results: Path, cell: CellRecord, effort_name: str | None, models: Se
     rolled: dict[str, Any] = {}
     actors = Actors(log, policies)
     for name in models:
-        sizes = {} if name == "own" else dict(zip(("hidden", "steps"), json.loads(name), strict=True))
-        spent = dataclasses.replace(effort, **{key: tuple(value) for key, value in sizes.items()})
-        model = learn(log, spent, 0)
+        hidden, steps = (effort.model_hidden, effort.model_steps) if name == "own" else json.loads(name)
+        model = learn(log, dataclasses.replace(effort, model_hidden=tuple(hidden), model_steps=steps), 0)
         found = disagreements(model, log.transitions.states, log.transitions.actions)
         limits = {f"{q:g}": float(np.quantile(found, q)) for q in QUANTILES} | {"never": np.inf}
         for limit_name, limit in limits.items():
@@ -85,7 +84,7 @@ def measure(results: Path, cell: CellRecord, effort_name: str | None, models: Se
                 "path": rounded(moving[:, i + 1]),
                 "diagnostics": dataclasses.asdict(found.diagnostics),
                 "models": {
-                    name: [*rounded([part[i] for part in parts[:3]]), float(f"{parts[3]:.6g}")]
+                    name: [*(rounded(part[i]) for part in parts[:3]), float(f"{parts[3]:.6g}")]
                     for name, parts in rolled.items()
                 },
                 "log": float(log.returns.mean()),
@@ -119,24 +118,20 @@ def with_truth(rows: Sequence[dict[str, Any]], results: Path) -> list[dict[str, 
 # --- Summary ----------------------------------------------------------------------------------------------------------
 
 
-def candidates_of(rows: Sequence[dict[str, Any]]) -> list[Any]:
-    """The candidates with the estimates that the present thresholds give."""
+def candidates_of(rows: Sequence[dict[str, Any]], cut: str = "own 1") -> list[Any]:
+    """The candidates with the estimates that the present thresholds give; `cut` names the model and its limit."""
     from sbac.trust.choosing import Candidate
-    from sbac.trust.estimates import Diagnostics, from_replicates
+    from sbac.trust.estimates import Diagnostics, from_replicates, learned_from, with_model
 
-    return [
-        Candidate(
-            row["label"],
-            row["seed"],
-            row["setting"],
-            None
-            if row["gains"] is None
-            else from_replicates(
-                np.full(len(row["gains"]), row["own"]), np.array(row["gains"]), Diagnostics(**row["diagnostics"])
-            ),
-        )
-        for row in rows
-    ]
+    found: list[Candidate] = []
+    for row in rows:
+        own = np.full(len(row["gains"]), row["own"])
+        estimate = from_replicates(own, np.array(row["gains"]), Diagnostics(**row["diagnostics"]))
+        if cut in row["models"]:
+            earned, left, behind, mean = (np.asarray(part) for part in row["models"][cut])
+            estimate = with_model(estimate, own, earned + behind - mean, float(1 - left.mean()))
+        found.append(Candidate(row["label"], row["seed"], row["setting"], learned_from(estimate, own)))
+    return found
 
 
 class Chosen(NamedTuple):
@@ -208,7 +203,7 @@ def coverage_lines(rows: list[dict[str, Any]]) -> list[str]:
     curve: dict[float, list[bool]] = {level: [] for level in LEVELS}
     totals: list[tuple[float, float]] = []
     for task in sorted({row["data"] for row in rows}):
-        own = [row for row in rows if row["data"] == task and row["gains"] is not None]
+        own = [row for row in rows if row["data"] == task]
         inside: list[bool] = []
         scores: list[tuple[float, float]] = []
         for row, candidate in zip(own, candidates_of(own), strict=True):
@@ -217,10 +212,12 @@ def coverage_lines(rows: list[dict[str, Any]]) -> list[str]:
                 continue
             truth = np.mean(row["discounted"]) - row["log"]
             error = np.std(row["discounted"], ddof=1) / np.sqrt(len(row["discounted"]))
-            half, count = 0.5 * (estimate.gain_high - estimate.gain_low), len(row["gains"])
+            half, count = estimate.gain_high - estimate.gain, len(row["gains"])
+            below = estimate.gain - estimate.gain_low
             for level in LEVELS:
-                scaled = half * stdtrit(count - 1, 0.5 + level / 2) / stdtrit(count - 1, 0.95)
-                allowed = np.hypot(scaled, stats.norm.ppf(0.5 + level / 2) * error)
+                ratio = float(stdtrit(count - 1, 0.5 + level / 2) / stdtrit(count - 1, 0.95))
+                own_error = stats.norm.ppf(0.5 + level / 2) * error  # the truth is a mean of episodes
+                allowed = np.hypot(ratio * (half if truth > estimate.gain else below), own_error)
                 curve[level].append(bool(abs(truth - estimate.gain) <= allowed))
             inside.append(curve[0.9][-1])
             trivial = interval_score(0.0, row["best_logged"] - row["log"], truth)

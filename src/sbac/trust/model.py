@@ -23,7 +23,7 @@ from sbac.trust.log import BLOCK, Acts, Log
 
 MEMBERS = 5
 MOST_ROLLOUTS = 200
-"""First states that rollouts begin from, spread evenly over the log's episodes."""
+"""Of a policy: their first states are spread evenly over the log's episodes."""
 NEGLIGIBLE = 0.01
 """Rollouts last until gamma^t falls below this; what comes after counts as what comes after a cut."""
 
@@ -69,7 +69,7 @@ def learn(log: Log, effort: Effort, seed: int) -> Model:
     wanted = jnp.concatenate([change / scale, t.rewards[:, None]], axis=1)
     inputs = jnp.concatenate([t.states, t.actions], axis=1)
     keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), MEMBERS)
-    nets = _learn(effort.hidden, effort.batch_size, sum(effort.steps), keys, inputs, wanted, t.going_on)
+    nets = _learn(effort.model_hidden, effort.batch_size, effort.model_steps, keys, inputs, wanted, t.going_on)
     return Model(nets, scale)
 
 
@@ -124,7 +124,7 @@ def _step(
 
 @dataclass(frozen=True)
 class Rollouts:
-    """What the rollouts say of every policy, in the log's reward units, and its means over the first states."""
+    """What the rollouts of each member say of every policy, in the log's reward units: (policies, members)."""
 
     earned: NDArray[np.float64]
     """Before the cut: what was earned, discounted."""
@@ -142,8 +142,8 @@ class Rollouts:
 
     @property
     def shares(self) -> NDArray[np.float64]:
-        """The share of the discounted time that the rollouts lasted before they were cut."""
-        return 1.0 - self.left
+        """The share of the discounted time that the rollouts of a policy lasted before they were cut."""
+        return 1.0 - self.left.mean(1)
 
 
 def model_values(
@@ -158,10 +158,15 @@ def model_values(
 def roll(
     log: Log, model: Model, actors: Actors, policies: int, fitted: Fitted, limit: float, progress: Reporter
 ) -> Rollouts:
-    """Follows the policies from first states of the log, as long as the members disagree by at most `limit`."""
-    chosen = np.unique(np.linspace(0, log.episodes - 1, min(MOST_ROLLOUTS, log.episodes)).astype(int))
-    states = np.repeat(np.asarray(log.starts)[chosen][None], policies, axis=0)
-    member = jnp.asarray(np.tile(np.arange(len(chosen)) % MEMBERS, policies))
+    """Follows the policies from first states of the log, as long as the members disagree by at most `limit`.
+
+    Every member starts from the same states, so that members differ in what they learned alone.
+    """
+    count = min(MOST_ROLLOUTS // MEMBERS, log.episodes)
+    chosen = np.unique(np.linspace(0, log.episodes - 1, count).astype(int))
+    starts = np.tile(np.asarray(log.starts)[chosen], (MEMBERS, 1))
+    states = np.repeat(starts[None], policies, axis=0)
+    member = jnp.asarray(np.tile(np.repeat(np.arange(MEMBERS), len(chosen)), policies))
     shape, discount, units = states.shape[:2], log.discount, log.units
     running, alive, earned = np.ones(shape, bool), np.ones(shape), np.zeros(shape)
     horizon = int(np.ceil(np.log(NEGLIGIBLE) / np.log(discount)))
@@ -183,5 +188,9 @@ def roll(
             break
     after = values_at(take(fitted.networks, slice(1, None)), jnp.asarray(states), jnp.asarray(actions))
     behind = alive * (units.centre + units.spread * np.asarray(after, np.float64))
+
+    def by_member(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return values.reshape(policies, MEMBERS, -1).mean(2)
+
     own = float(whole_returns(log, fitted.networks)[chosen].mean())
-    return Rollouts(earned.mean(1), alive.mean(1), behind.mean(1), own)
+    return Rollouts(by_member(earned), by_member(alive), by_member(behind), own)
