@@ -267,5 +267,5 @@ def use_compilation_cache() -> None:
     options: Any = jax.config
     if options.jax_compilation_cache_dir is None:
         options.update("jax_compilation_cache_dir", str(cache_folder() / "xla"))
-        options.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+        options.update("jax_persistent_cache_min_compile_time_secs", 0.1)
         warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation cache")
