@@ -57,7 +57,10 @@ def _tries(series: Sequence[Series], table: ScoreTable) -> tuple[Figure, str] | 
     for method, scores in found.items():
         ax.plot(range(1, len(scores) + 1), scores, color=_colour(table, method), label=method)
         ax.plot(len(scores), scores[-1], "o", color=_colour(table, method), markersize=3)
+    most = max(map(len, found.values()))
     ax.set_xscale("log", base=2)
+    ax.set_xticks([n for n in (2**power for power in range(10)) if n <= most])
+    ax.xaxis.set_major_formatter("{x:.0f}")
     ax.set_xlabel("policies tried in the environment")
     ax.set_ylabel("expected score of the best")
     ax.legend(frameon=False, fontsize="small")
