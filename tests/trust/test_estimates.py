@@ -13,7 +13,7 @@ from sbac.trust.fitting import Effort
 from sbac.trust.log import read_log
 from truth.logged import Linear, Table
 
-SMALL = Effort(3, 2, (32, 32), 64, (1_000, 1_000), 2e-3, 0.1)
+SMALL = Effort(3, 2, (32, 32), 64, (1_000, 3_000), 2e-3, 0.1)
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +34,8 @@ def test_values_of_a_tabular_world(judged) -> None:
     world, log, choices, found = judged
     for choice, estimate in zip(choices, found.estimates, strict=True):
         truth = world.value(np.eye(3)[choice])
-        assert estimate.value == pytest.approx(truth, rel=0.03)
-        assert estimate.gain == pytest.approx(truth - world.value(world.mu), abs=0.03 * truth)
+        assert estimate.value == pytest.approx(truth, rel=0.02)
+        assert estimate.gain == pytest.approx(truth - world.value(world.mu), abs=0.02 * truth)
         assert estimate.warnings == []
         assert estimate.gain_low < estimate.gain < estimate.gain_high
 

@@ -7,9 +7,9 @@ import numpy as np
 
 from sbac.report.drawing import COLOURS, Figure, new_figure, save_svg
 from sbac.results.cells import MeasuredRun
-from sbac.results.series import ONE, collect
+from sbac.results.series import ONE, Series, collect
 from sbac.results.stability import DEFINITION
-from sbac.results.tables import ScoreTable, score_tables, short_name
+from sbac.results.tables import ScoreTable, expected_scores, score_tables, short_name
 
 ABLATIONS = ("sbac", "sbac-no-w", "sbac-q-pi", "one-step")
 PALE = ("#74c0fc", "#ffa94d", "#8ce99a", "#e599f7", "#b197fc", "#faa2c1", "#63e6be", "#ced4da")
@@ -21,10 +21,16 @@ WrittenFigure = tuple[str, str]
 
 
 def write_figures(records: Sequence[MeasuredRun], folder: Path) -> list[WrittenFigure]:
-    """Stability, ablations and performance profiles, one setting for all tasks, for each length of training."""
+    """Scores by tries, stability, ablations and performance profiles, for each length of training."""
     written: list[WrittenFigure] = []
-    for i, table in enumerate(t for t in score_tables(collect(records)) if t.way == ONE):
-        figures = [("stability", _stability(table)), ("ablations", _ablations(table)), ("profiles", _profiles(table))]
+    series = collect(records)
+    for i, table in enumerate(t for t in score_tables(series) if t.way == ONE):
+        figures = [
+            ("tries", _tries(series, table)),
+            ("stability", _stability(table)),
+            ("ablations", _ablations(table)),
+            ("profiles", _profiles(table)),
+        ]
         for name, made in figures:
             if made is not None:
                 figure, caption = made
@@ -37,6 +43,28 @@ def write_figures(records: Sequence[MeasuredRun], folder: Path) -> list[WrittenF
 def _colour(table: ScoreTable, method: str) -> str:
     colours = COLOURS + PALE
     return colours[table.methods.index(method) % len(colours)] if method in table.methods else "0.6"
+
+
+def _tries(series: Sequence[Series], table: ScoreTable) -> tuple[Figure, str] | None:
+    """What is to be expected of so many policies tried; a dot where a method has no more of them."""
+    if not table.blocks:
+        return None
+    block = max(table.blocks, key=lambda b: b.size)
+    found = expected_scores(series, table, block)
+    if max(map(len, found.values())) < 2:
+        return None
+    figure, (ax,) = new_figure(1, 1, 6.0, 3.2)
+    for method, scores in found.items():
+        ax.plot(range(1, len(scores) + 1), scores, color=_colour(table, method), label=method)
+        ax.plot(len(scores), scores[-1], "o", color=_colour(table, method), markersize=3)
+    most = max(map(len, found.values()))
+    ax.set_xscale("log", base=2)
+    ax.set_xticks([n for n in (2**power for power in range(10)) if n <= most])
+    ax.xaxis.set_major_formatter("{x:.0f}")
+    ax.set_xlabel("policies tried in the environment")
+    ax.set_ylabel("expected score of the best")
+    ax.legend(frameon=False, fontsize="small")
+    return figure, f"Expected score by the number of policies tried, mean over the {block.name}"
 
 
 def _stability(table: ScoreTable) -> tuple[Figure, str]:
