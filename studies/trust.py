@@ -1,11 +1,14 @@
 """How good are the estimates and the choice on real runs? Estimates, diagnostics and true returns, row by row.
 
-    python studies/trust.py runs/hopper-medium-made ... --out results/trust.jsonl          # GPU for the estimates
-    python studies/trust.py --summary --out results/trust.jsonl
+    sbac bench --tasks ... --algorithms sbac@tuned --train-only --out results    # trainings, on a GPU
+    python studies/trust.py results --out results/trust.jsonl                    # estimates, on a GPU
+    sbac bench --evaluate-only --out results                                     # the truth, on any machine
+    python studies/trust.py results --out results/trust.jsonl --summary
 
-A row has a policy's estimate with all replicates and diagnostics, the seconds that the estimates of its run took, and
-its returns over episodes that nothing was chosen on. Runs whose rows are in the file already are skipped. Thresholds
-act in the summary, not in the rows: they can be fixed on some seeds (--seeds 100 101) and tried on others.
+A row has a policy's estimate with all replicates and diagnostics, and the seconds that the estimates of its run took.
+The truth is in the cells: the final episodes, which nothing was chosen on. Runs whose rows are in the file already are
+skipped. Thresholds act in the summary, not in the rows: they can be fixed on some seeds (--seeds 100 101) and tried on
+others.
 """
 
 import argparse
@@ -19,83 +22,116 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-FIRST_EPISODE = 50_000
-"""Seed of the environment for the truth: no other part of the package plays there."""
+from sbac.data import normalised_score
+from sbac.results.cells import CellRecord, folder_of, read_cells
+
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+QUANTILES = (0.99, 0.999, 1.0)
+"""Of the members' disagreement over the log: where the model's rollouts are cut, besides never."""
 
 
 # --- Rows -------------------------------------------------------------------------------------------------------------
 
 
-def measure(
-    folder: Path, data: str | None, effort_name: str | None, episodes: int, model: bool
-) -> list[dict[str, Any]]:
-    """All policies of a run."""
-    from sbac.evaluation.evaluate_run import evaluate_policies
-    from sbac.runs import Run
-    from sbac.trust.choosing import default_effort, discount_of, judged_candidates, log_of, preset_setting
+def measure(results: Path, cell: CellRecord, effort_name: str | None, models: Sequence[str]) -> list[dict[str, Any]]:
+    """All policies of a cell's run."""
+    import jax
+
+    from sbac.runs import Run, policy_record, policy_setting
+    from sbac.trust.acting import Actors
+    from sbac.trust.choosing import default_effort, discount_of, log_of, preset_setting
+    from sbac.trust.estimates import judge
     from sbac.trust.fitting import Reporter, find_effort
     from sbac.trust.log import read_log
+    from sbac.trust.model import disagreements, learn, roll
 
-    run = Run.load(folder)
-    log = read_log(log_of(run, data), discount_of(run.record))
-    effort = find_effort(effort_name or default_effort(run.record))
+    run = Run.load(folder_of(results, cell))
     started = time.perf_counter()
-    candidates = judged_candidates(run, log, effort, 0, model, False, Reporter())
+    log = read_log(log_of(run, None), discount_of(run.record))
+    effort = find_effort(effort_name or default_effort(run.record))
+    policies = [policy for policy in run.policies if policy.is_finite]
+    judged = judge(log, policies, effort, 0)
+    fitted_after = time.perf_counter() - started
+    rolled: dict[str, Any] = {}
+    actors = Actors(log, policies)
+    for name in models:
+        hidden, steps = (effort.model_hidden, effort.model_steps) if name == "own" else json.loads(name)
+        model = learn(log, dataclasses.replace(effort, model_hidden=tuple(hidden), model_steps=steps), 0)
+        found = disagreements(model, log.transitions.states, log.transitions.actions)
+        limits = {f"{q:g}": float(np.quantile(found, q)) for q in QUANTILES} | {"never": np.inf}
+        for limit_name, limit in limits.items():
+            said = roll(log, model, actors, len(policies), judged.fitted, limit, Reporter())
+            rolled[f"{name} {limit_name}"] = [said.earned, said.left, said.behind, said.own]
     seconds = time.perf_counter() - started
-    played = {
-        (row.seed, json.dumps(row.setting)): row.episodes
-        for row in evaluate_policies(folder, None, episodes, FIRST_EPISODE)
-    }
+    jax.clear_caches()  # the next log has other sizes
     preset = preset_setting(run.record)
+    moving = judged.fitted.values.mean(2) - judged.fitted.values[:, :1].mean(2)
     rows: list[dict[str, Any]] = []
-    for candidate in candidates:
-        truth, found = played[candidate.seed, json.dumps(candidate.setting)], candidate.estimate
-        discounted = truth.discounted_returns or []
+    for i, (policy, found) in enumerate(zip(policies, judged.estimates, strict=True)):
+        about = policy_record(policy)
+        setting = policy_setting(policy, about.grid)
         rows.append(
             {
-                "run": str(folder),
+                "key": cell.key,
                 "data": log.data.name,
                 "algorithm": run.record.algorithm,
-                "label": candidate.label,
-                "seed": candidate.seed,
-                "setting": candidate.setting,
-                "preset": {name: preset.get(name) for name in candidate.setting},
-                "own": None if found is None else found.value - found.gain,
-                "gains": None if found is None else found.gains,
-                "diagnostics": None if found is None else dataclasses.asdict(found.diagnostics),
+                "label": about.label,
+                "seed": about.seed,
+                "setting": setting,
+                "preset": {name: preset.get(name) for name in setting},
+                "own": found.value - found.gain,
+                "gains": rounded(found.gains),
+                "path": rounded(moving[:, i + 1]),
+                "diagnostics": dataclasses.asdict(found.diagnostics),
+                "models": {
+                    name: [*(rounded(part[i]) for part in parts[:3]), float(f"{parts[3]:.6g}")]
+                    for name, parts in rolled.items()
+                },
                 "log": float(log.returns.mean()),
                 "best_logged": float(log.returns.max()),
                 "effort": dataclasses.asdict(effort),
-                "seconds": round(seconds, 1),
-                "discounted": [float(f"{x:.6g}") for x in discounted],
-                "scores": [float(f"{x:.6g}") for x in truth.scores or truth.returns],
+                "seconds": [round(fitted_after, 1), round(seconds, 1)],
             }
         )  # fmt: skip
     return rows
 
 
+def rounded(values: Any) -> list[float]:
+    return [float(f"{value:.6g}") for value in values]
+
+
+def with_truth(rows: Sequence[dict[str, Any]], results: Path) -> list[dict[str, Any]]:
+    """The rows whose policies have played: with their discounted returns, and their scores."""
+    played = {
+        (cell.key, row.seed, json.dumps(row.setting)): (cell, row) for cell in read_cells(results) for row in cell.final
+    }
+    found: list[dict[str, Any]] = []
+    for row in rows:
+        cell, final = played.get((row["key"], row["seed"], json.dumps(row["setting"])), (None, None))
+        if cell is None or final is None or final.discounted_returns is None or cell.data.task is None:
+            continue
+        scores = normalised_score(cell.data.task, np.array(final.returns, float))
+        found.append({**row, "discounted": final.discounted_returns, "scores": scores.tolist()})
+    return found
+
+
 # --- Summary ----------------------------------------------------------------------------------------------------------
 
 
-def candidates_of(rows: Sequence[dict[str, Any]]) -> list[Any]:
-    """The candidates with the estimates that the present thresholds give."""
+def candidates_of(rows: Sequence[dict[str, Any]], cut: str = "own 1") -> list[Any]:
+    """The candidates with the estimates that the present thresholds give; `cut` names the model and its limit."""
     from sbac.trust.choosing import Candidate
-    from sbac.trust.estimates import Diagnostics, from_replicates
+    from sbac.trust.estimates import Diagnostics, from_replicates, learned_from, with_model
 
-    return [
-        Candidate(
-            row["label"],
-            row["seed"],
-            row["setting"],
-            None
-            if row["gains"] is None
-            else from_replicates(
-                np.full(len(row["gains"]), row["own"]), np.array(row["gains"]), Diagnostics(**row["diagnostics"])
-            ),
-        )
-        for row in rows
-    ]
+    found: list[Candidate] = []
+    for row in rows:
+        own = np.full(len(row["gains"]), row["own"])
+        estimate = from_replicates(own, np.array(row["gains"]), Diagnostics(**row["diagnostics"]))
+        if cut in row["models"]:
+            earned, left, behind, mean = (np.asarray(part) for part in row["models"][cut])
+            estimate = with_model(estimate, own, earned + behind - mean, float(1 - left.mean()))
+        found.append(Candidate(row["label"], row["seed"], row["setting"], learned_from(estimate, own)))
+    return found
 
 
 class Chosen(NamedTuple):
@@ -167,7 +203,7 @@ def coverage_lines(rows: list[dict[str, Any]]) -> list[str]:
     curve: dict[float, list[bool]] = {level: [] for level in LEVELS}
     totals: list[tuple[float, float]] = []
     for task in sorted({row["data"] for row in rows}):
-        own = [row for row in rows if row["data"] == task and row["gains"] is not None]
+        own = [row for row in rows if row["data"] == task]
         inside: list[bool] = []
         scores: list[tuple[float, float]] = []
         for row, candidate in zip(own, candidates_of(own), strict=True):
@@ -176,10 +212,12 @@ def coverage_lines(rows: list[dict[str, Any]]) -> list[str]:
                 continue
             truth = np.mean(row["discounted"]) - row["log"]
             error = np.std(row["discounted"], ddof=1) / np.sqrt(len(row["discounted"]))
-            half, count = 0.5 * (estimate.gain_high - estimate.gain_low), len(row["gains"])
+            half, count = estimate.gain_high - estimate.gain, len(row["gains"])
+            below = estimate.gain - estimate.gain_low
             for level in LEVELS:
-                scaled = half * stdtrit(count - 1, 0.5 + level / 2) / stdtrit(count - 1, 0.95)
-                allowed = np.hypot(scaled, stats.norm.ppf(0.5 + level / 2) * error)
+                ratio = float(stdtrit(count - 1, 0.5 + level / 2) / stdtrit(count - 1, 0.95))
+                own_error = stats.norm.ppf(0.5 + level / 2) * error  # the truth is a mean of episodes
+                allowed = np.hypot(ratio * (half if truth > estimate.gain else below), own_error)
                 curve[level].append(bool(abs(truth - estimate.gain) <= allowed))
             inside.append(curve[0.9][-1])
             trivial = interval_score(0.0, row["best_logged"] - row["log"], truth)
@@ -210,26 +248,24 @@ def interval_score(low: float, high: float, truth: float, level: float = 0.9) ->
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="*", type=Path, help="run folders of sbac train or sbac bench")
+    parser.add_argument("results", type=Path, help="a results folder of sbac bench")
     parser.add_argument("--out", type=Path, default=Path("results/trust.jsonl"))
-    parser.add_argument("--data", help="the log, where the run's own is not found by its name")
     parser.add_argument("--effort", help="quick or full")
-    parser.add_argument("--episodes", type=int, default=100)
-    parser.add_argument("--no-model", action="store_true")
+    parser.add_argument("--models", nargs="+", default=["own"], help='own, or "[HIDDEN, STEPS]" in JSON')
     parser.add_argument("--seeds", nargs="+", type=int, help="only these seeds in the summary")
     parser.add_argument("--summary", action="store_true", help="only summarise the file")
     args = parser.parse_args()
     rows = [json.loads(line) for line in args.out.read_text().splitlines()] if args.out.exists() else []
-    for folder in [] if args.summary else args.runs:
-        if str(folder) in {row["run"] for row in rows}:
+    for cell in [] if args.summary else read_cells(args.results):
+        if cell.key in {row["key"] for row in rows} or not (folder_of(args.results, cell) / "policies").is_dir():
             continue
-        new = measure(folder, args.data, args.effort, args.episodes, not args.no_model)
+        new = measure(args.results, cell, args.effort, args.models)
         args.out.parent.mkdir(parents=True, exist_ok=True)
         with args.out.open("a") as file:
             file.write("".join(json.dumps(row) + "\n" for row in new))
         rows += new
-        print(f"{folder}: {len(new)} policies, estimates in {new[0]['seconds']} s", flush=True)
-    rows = [row for row in rows if args.seeds is None or row["seed"] in args.seeds]
+        print(f"{cell.data.name}: {len(new)} policies, estimates after {new[0]['seconds']} s", flush=True)
+    rows = [row for row in with_truth(rows, args.results) if args.seeds is None or row["seed"] in args.seeds]
     if rows:
         print("\n".join([*choice_lines(rows), "", *coverage_lines(rows)]))
 

@@ -18,10 +18,15 @@ def network(rng: np.random.Generator, name: str, sizes: list[int], members: int 
 
 
 def make_policy(
-    kind: str, observations: int = 5, actions: int = 3, hidden: tuple[int, ...] = (32, 32), normalise: bool = False
+    kind: str,
+    observations: int = 5,
+    actions: int = 3,
+    hidden: tuple[int, ...] = (32, 32),
+    normalise: bool = False,
+    seed: int = 0,
 ) -> Policy:
     """With odd scales: means far from 0, bounds that are not symmetric."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     arrays: dict[str, Floats] = {
         "scale/observation_mean": rng.normal(size=observations) * 3,
         "scale/observation_std": np.exp(rng.normal(size=observations)),

@@ -144,14 +144,20 @@ def test_a_ring_that_holds_all_has_the_rows_of_the_table_in_memory(tmp_path: Pat
     stream.close()
 
 
-def test_the_ring_moves_through_the_log_and_depends_on_the_step_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_the_ring_moves_through_the_log_and_depends_on_the_step_alone(
+    tmp_path: Path, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether one block is replaced at a time or two."""
     path = write_hdf5(tmp_path / "log.hdf5", columns())
+    if at_once > 1:
+        monkeypatch.setattr("sbac.training.stream.CALM", 4 // at_once)  # the ring has four slots
     stream, data, config = stream_of(path, ring_rows=256, reuse=1.0)
     everything, seen = contents(build_table(data, Scaling.of(data, config))), set[tuple[float, ...]]()
     tables: dict[int, set[tuple[float, ...]]] = {}
     for start, end in stream.cuts(0, 80, 1):
         tables[start] = contents(stream.table(start))
-        assert tables[start] <= everything and 150 <= len(tables[start]) <= 256 and end - start <= 4
+        assert tables[start] <= everything and 150 <= len(tables[start]) <= 256 and end - start <= 4 * at_once
         seen |= tables[start]
     assert seen == everything  # one pass over the log takes 63 steps of 16 rows
     other, _, _ = stream_of(path, ring_rows=256, reuse=1.0)

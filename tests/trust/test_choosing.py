@@ -27,7 +27,7 @@ from truth.logged import Table
 
 from .test_estimates import SOUND
 
-TINY = Effort(2, 2, (16,), 32, (50, 50), 1e-3, 0.1)
+TINY = Effort(2, 2, (16,), 32, (50, 50), 1e-3, 0.1, (16,), 50)
 OWN = np.full(4, 5.0)
 
 
@@ -60,6 +60,15 @@ def test_replicates_are_compared_pair_by_pair() -> None:
     """Both gains vary much and together: their difference does not."""
     usual, better = candidate(1.0, [0.0, 1.0, 2.0, 3.0]), candidate(4.0, [0.4, 1.5, 2.4, 3.5])
     assert decide([usual, better], {"alpha": 1.0}).label == better.label
+
+
+def test_far_policies_must_promise_more() -> None:
+    """Of two equal gains the one is taken that rests on less optimism."""
+    near, far = candidate(4.0, [1.9, 2.0, 2.1, 2.0]), candidate(2.0, [1.9, 2.0, 2.1, 2.1], optimism=0.5)
+    assert decide([USUAL, far, near], {"alpha": 1.0}).label == near.label
+    assert decide([USUAL, far], {"alpha": 1.0}).label == far.label
+    hopeless = candidate(2.0, [1.9, 2.0, 2.1, 2.1], optimism=1.2)
+    assert decide([USUAL, hopeless], {"alpha": 1.0}).label == USUAL.label
 
 
 def test_a_policy_with_a_warning_is_set_aside_however_large_its_gain() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import sbac
 from sbac.trust.behaviour import clone, departures
-from sbac.trust.estimates import Diagnostics, doubts, fqe, from_replicates, judge
+from sbac.trust.estimates import Diagnostics, combined, doubts, fqe, from_replicates, judge
 from sbac.trust.fitting import Effort
 from sbac.trust.log import read_log
 from truth.logged import Linear, Table
@@ -130,9 +130,21 @@ def test_the_interval_is_students_widened_by_what_is_known_to_be_off() -> None:
     own, gains = np.array([4.0, 4.1, 3.9]), np.array([1.0, 1.1, 0.9])
     exact = from_replicates(own, gains, dataclasses.replace(SOUND, missed=0.0))
     assert exact.gain_high - exact.gain == pytest.approx(2.919986 * 0.1)
-    wider = from_replicates(own, gains, dataclasses.replace(SOUND, missed=0.0, model_gain=1.3))
-    assert wider.gain_high - wider.gain == pytest.approx(math.hypot(2.919986 * 0.1, 0.3))
+    missed = from_replicates(own, gains, dataclasses.replace(SOUND, missed=0.3))
+    assert missed.gain_high - missed.gain == pytest.approx(math.hypot(2.919986 * 0.1, 0.3))
+    learned = from_replicates(own, gains, dataclasses.replace(SOUND, missed=0.0, optimism=0.5))
+    assert learned.gain_low == pytest.approx(exact.gain_low - 0.5) and learned.gain_high == exact.gain_high
     assert exact.value == pytest.approx(5.0)
+
+
+def test_two_estimators_are_weighed_by_their_precision() -> None:
+    gains = np.array([1.0, 1.1, 0.9])  # a deviation of 0.1
+    alike = dataclasses.replace(SOUND, model_gain=1.4, model_spread=0.1)
+    assert combined(gains, alike) == pytest.approx((1.2, math.sqrt(0.1**2 / 2 + 0.2**2)))
+    surer = dataclasses.replace(SOUND, model_gain=1.4, model_spread=0.2)
+    assert combined(gains, surer)[0] == pytest.approx((1.0 / 0.01 + 1.4 / 0.04) / (1 / 0.01 + 1 / 0.04))
+    agreeing = dataclasses.replace(SOUND, model_gain=1.0, model_spread=0.1)
+    assert combined(gains, agreeing) == pytest.approx((1.0, 0.1 / math.sqrt(2)))
 
 
 def test_fqe_names_an_unknown_effort() -> None:

@@ -8,10 +8,10 @@ import sbac
 from sbac.trust.estimates import judge
 from sbac.trust.fitting import Effort, Reporter
 from sbac.trust.log import read_log
-from sbac.trust.model import largest_disagreement, learn, model_values
+from sbac.trust.model import disagreements, learn, model_values
 from truth.logged import Linear
 
-SMALL = Effort(2, 2, (32, 32), 64, (500, 1_000), 2e-3, 0.1)
+SMALL = Effort(2, 2, (32, 32), 64, (500, 1_000), 2e-3, 0.1, (32, 32), 4_000)
 
 
 @pytest.fixture(scope="module")
@@ -26,14 +26,14 @@ def test_it_foresees_the_next_state_and_the_reward(linear) -> None:
     errors = np.asarray(found.next_states.mean(0) - log.transitions.next_states)
     noise = world.noise / log.units.observation_std
     assert (errors.std(0) < 1.25 * noise).all()  # what is left is the world's own noise
-    assert np.corrcoef(found.rewards.mean(0), log.transitions.rewards)[0, 1] > 0.95  # after 1,500 steps
+    assert np.corrcoef(found.rewards.mean(0), log.transitions.rewards)[0, 1] > 0.98
     assert found.ends.mean() < 0.02  # nothing ever ends here
 
 
 def test_members_disagree_more_where_there_is_no_data(linear) -> None:
     _, log = linear
     model = learn(log, SMALL, 0)
-    limit = float(largest_disagreement(model, log.transitions.states, log.transitions.actions))
+    limit = float(disagreements(model, log.transitions.states, log.transitions.actions).max())
     far = model(10 * log.transitions.states[:200], log.transitions.actions[:200])
     assert float(jnp.median(far.disagreement)) > limit
 
@@ -47,5 +47,5 @@ def test_its_gain_is_near_the_truth_for_a_policy_near_the_log(linear) -> None:
     judged = judge(log, policies, effort, 0)
     found = model_values(log, policies, judged.fitted, effort, 0, Reporter())
     truth = world.value(gain) - world.value(world.gain, world.deviation)
-    assert found.gains[0] == pytest.approx(truth, abs=0.2)
+    assert found.gains[0].mean() == pytest.approx(truth, abs=0.2)
     assert found.shares[1] < found.shares[0]  # far from the log the rollouts are cut earlier

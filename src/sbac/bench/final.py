@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sbac.errors import UserError
+from sbac.evaluation.evaluate_run import PolicyEpisodes
 from sbac.evaluation.worker import Pool
 from sbac.results.cells import CellRecord, FinalRow, folder_of, path_of, read_cells, write_cell
 from sbac.results.protocol import Protocol
@@ -43,6 +44,7 @@ def finish(
             {name: row.setting[name] for name in cell.grid if name in row.setting},
             significant(row.episodes.returns, 6) if row.failed is None else [None] * protocol.final_episodes,
             row.episodes.lengths,
+            _discounted(row),
         )
         for row in played  # the last policy counts, and a run that failed has none
     ]
@@ -51,6 +53,11 @@ def finish(
     finished = replace(cell, protocol=protocol, final=final)
     write_cell(results, finished)
     return finished
+
+
+def _discounted(row: PolicyEpisodes) -> list[float | None] | None:
+    found = row.episodes.discounted_returns
+    return None if found is None or row.failed is not None else [*significant(found, 6)]
 
 
 def evaluate_trained(

@@ -1,6 +1,6 @@
 """A graph as the bytes of a StableHLO program, written and read by `jax.export`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -105,9 +105,9 @@ OPERATORS: dict[str, Callable[..., Array]] = {
 }
 
 
-def computed(graph: Graph, observations: Array) -> Array:
-    """The graph's result, operation by operation."""
-    constants: dict[str, Array | Constant] = {**graph.constants}
+def computed(graph: Graph, observations: Array, replaced: Mapping[str, Array] | None = None) -> Array:
+    """The graph's result, operation by operation; `replaced` takes the place of the constants that it names."""
+    constants: dict[str, Array | Constant] = {**graph.constants, **(replaced or {})}
     values: dict[str, Array] = {INPUT: observations}
     for entry in graph.operations:
         inputs = [values[name] if name in values else constants[name] for name in entry.inputs]

@@ -16,6 +16,7 @@ Value = TypeVar("Value")
 Carry = TypeVar("Carry")
 Item = TypeVar("Item")
 Extras = TypeVar("Extras")
+Kept = TypeVar("Kept")
 Result = TypeVar("Result", covariant=True)
 Arguments = ParamSpec("Arguments")
 
@@ -30,6 +31,22 @@ def gradient(function: Callable[[Value], Array], at: Value) -> Value:
 def gradient_and_extras(function: Callable[[Value], tuple[Array, Extras]], at: Value) -> tuple[Value, Extras]:
     """`jax.grad` of a function that returns (scalar, extras): the slope, and the extras."""
     return _jax.grad(function, has_aux=True)(at)
+
+
+def with_slope(
+    forward: Callable[[Array], tuple[Array, Kept]], slope: Callable[[Kept, Array], Array]
+) -> Callable[[Array], Array]:
+    """`jax.custom_vjp` of one array: `forward` returns the value and what `slope` needs besides the slope above."""
+
+    def value(x: Array) -> Array:
+        return forward(x)[0]
+
+    def backward(kept: Kept, above: Array) -> tuple[Array]:
+        return (slope(kept, above),)
+
+    function = _jax.custom_vjp(value)
+    function.defvjp(forward, backward)
+    return function
 
 
 def choose(predicate: bool | Array, do: Callable[[], Value], otherwise: Callable[[], Value]) -> Value:

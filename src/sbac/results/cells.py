@@ -108,6 +108,8 @@ class FinalRow:
     setting: Settings
     returns: Returns
     lengths: list[int]
+    discounted_returns: Returns | None = None
+    """With the run's own discount; cells of earlier versions lack them."""
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ AHEAD = 4
 """Blocks that are read before they are needed, and the most that are read at once."""
 AHEAD_BYTES = 2**28
 """Fewer are, where they would take more than this."""
+CALM = 16
+"""Slots for each block that is replaced at one time: the more blocks at a time, the seldomer training has to pause."""
 
 
 class Read(NamedTuple):
@@ -51,9 +53,10 @@ class Stream:
         self._rows = log.longest + 1  # of a slot: the row behind a block's last one has s' and a' of it
         self._slots = max(1, min(self._blocks, log.ring_rows // log.longest))
         mean_rows = len(log) / self._blocks
-        self._every = max(1, round(log.reuse * mean_rows / config.batch_size))
         obs, actions = log.sizes
         self._ahead = max(1, min(AHEAD, AHEAD_BYTES // (4 * self._rows * (2 * obs + actions + 3))))
+        self._at_once = max(1, min(self._ahead, self._slots // CALM))  # blocks that are replaced together
+        self._every = max(1, round(self._at_once * log.reuse * mean_rows / config.batch_size))
         initial = self.scaling.states(log.survey.initial_observations)
         self._initial = jnp.asarray(initial, jnp.float32)
         self._pass = -1, np.empty(0, np.int64)
@@ -77,7 +80,7 @@ class Stream:
 
     def table(self, step: int) -> Table:
         """The table at a step, counted over all phases."""
-        wanted = self._slots if self.holds_all else self._slots + step // self._every
+        wanted = self._slots + (0 if self.holds_all else step // self._every * self._at_once)
         if self._table is not None and wanted == self._inserted:
             return self._table
         if self._reader is None or wanted < self._inserted:
@@ -122,7 +125,7 @@ class Stream:
                 slot = position % self._slots
                 ranked[slot] = [part + np.uint32(slot * self._rows) for part in by_rank(rank)]
                 position += 1
-                if position >= filled:
+                if position >= filled and (position - filled) % self._at_once == 0:
                     whole, counts = in_order(ranked, self._slots * self._rows)
                     order = on_device(whole)
                 yield Read(rows, order, counts)

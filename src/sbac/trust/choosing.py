@@ -19,7 +19,7 @@ from sbac.errors import UserError, not_negative
 from sbac.policy import Policy
 from sbac.records import Json, Setting, Settings, as_json, parse
 from sbac.runs import Run, RunRecord, policy_record, policy_setting
-from sbac.trust.estimates import Diagnostics, Estimate, judge, with_model
+from sbac.trust.estimates import Diagnostics, Estimate, judge, learned_from, with_model
 from sbac.trust.fitting import Effort, Reporter, find_effort
 from sbac.trust.log import Log, read_log
 from sbac.trust.model import model_values
@@ -49,6 +49,11 @@ class Candidate:
     def gain(self) -> float:
         return -math.inf if self.estimate is None else self.estimate.gain
 
+    @property
+    def cautious(self) -> float:
+        """The gain less what may be optimism of a policy that was learned from the same log."""
+        return -math.inf if self.estimate is None else self.estimate.gain - self.estimate.diagnostics.optimism
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -75,7 +80,7 @@ class Choice:
         self.best = order[verdict.label]
         self.label, self.decided, self.reason = verdict.label, verdict.decided, verdict.reason
         self.log, self.discount = log, discount
-        self.candidates = sorted(candidates, key=lambda c: (c.label != verdict.label, c.set_aside, -c.gain))
+        self.candidates = sorted(candidates, key=lambda c: (c.label != verdict.label, c.set_aside, -c.cautious))
 
     @property
     def table(self) -> list[dict[str, Any]]:
@@ -156,9 +161,10 @@ def judged_candidates(
         if model:
             values = model_values(log, whole, judged.fitted, effort, seed, progress)
             estimates = [
-                with_model(estimate, judged.fitted.own, float(gain), float(share))
-                for estimate, gain, share in zip(estimates, values.gains, values.shares, strict=True)
+                with_model(estimate, judged.fitted.own, gains, float(share))
+                for estimate, gains, share in zip(estimates, values.gains, values.shares, strict=True)
             ]
+        estimates = [learned_from(estimate, judged.fitted.own) for estimate in estimates]
         if weighted:
             for i, policy in enumerate(whole):
                 share, means = weighted_estimates(log, policy, judged.behaviour, judged.fitted, i + 1, seed)
@@ -175,7 +181,7 @@ def judged_candidates(
 
 
 def decide(candidates: Sequence[Candidate], preset: Settings) -> Verdict:
-    """Takes the largest gain among the policies that nothing speaks against, if it is clearly above the preset's.
+    """Takes the largest cautious gain of the policies that nothing speaks against, if it is clearly above the preset's.
 
     Where the estimates cannot tell them apart, or something speaks against every one, the preset's setting is taken.
     """
@@ -185,35 +191,35 @@ def decide(candidates: Sequence[Candidate], preset: Settings) -> Verdict:
         return Verdict(
             usual.label, False, "no estimate can be believed: the preset's setting is taken, without a promise"
         )
-    best = max(sound, key=lambda candidate: candidate.gain)
+    best = max(sound, key=lambda candidate: candidate.cautious)
     if best.label == usual.label:
-        return Verdict(best.label, True, "the preset's setting also has the largest estimated gain")
+        return Verdict(best.label, True, "the preset's setting also has the largest cautious gain")
     if usual.set_aside:
-        return Verdict(best.label, True, "the largest estimated gain; the preset's setting is set aside")
+        return Verdict(best.label, True, "the largest cautious gain; the preset's setting is set aside")
     if clearly_above(best, usual):
-        return Verdict(best.label, True, "the largest estimated gain, clearly above that of the preset's setting")
+        return Verdict(best.label, True, "the largest cautious gain, clearly above that of the preset's setting")
     return Verdict(
         usual.label, False, "the estimates cannot tell the best policies apart: the preset's setting is taken"
     )
 
 
 def clearly_above(best: Candidate, usual: Candidate) -> bool:
-    """Whether the difference of the gains, replicate by replicate, is more than `CAN_TELL` deviations above 0."""
+    """Whether the cautious gains differ by more than `CAN_TELL` deviations of their difference, by replicates."""
     if best.estimate is None or usual.estimate is None:
         return False
     difference = np.asarray(best.estimate.gains) - np.asarray(usual.estimate.gains)
-    return bool(difference.mean() > CAN_TELL * difference.std(ddof=1)) if len(difference) > 1 else False
+    return len(difference) > 1 and best.cautious - usual.cautious > CAN_TELL * float(difference.std(ddof=1))
 
 
 def usual_candidate(candidates: Sequence[Candidate], preset: Settings) -> Candidate:
-    """Among the policies whose setting is nearest to the preset's, the one of largest gain."""
+    """Among the policies whose setting is nearest to the preset's, the one of largest cautious gain."""
 
     def distance(candidate: Candidate) -> float:
         return sum(apart(value, preset.get(name)) for name, value in candidate.setting.items())
 
     nearest = min(map(distance, candidates))
     near = [candidate for candidate in candidates if distance(candidate) <= nearest + 1e-9]
-    return max(near, key=lambda candidate: (not candidate.set_aside, candidate.gain))
+    return max(near, key=lambda candidate: (not candidate.set_aside, candidate.cautious))
 
 
 def apart(value: Setting, usual: Setting) -> float:

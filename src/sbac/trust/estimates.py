@@ -11,9 +11,10 @@ from scipy.special import stdtrit
 from sbac.data import Dataset, load
 from sbac.errors import UserError, not_negative
 from sbac.nn import GaussianPolicy
+from sbac.trust.acting import Actors
 from sbac.trust.behaviour import STEPS, clone, compared_rows, departures
 from sbac.trust.fitting import Effort, Fitted, Reporter, find_effort, fit
-from sbac.trust.log import Acts, Log, policy_tables, read_log, resample
+from sbac.trust.log import Acts, Log, read_log, resample
 
 LEVEL = 0.9
 """The nominal coverage of an interval."""
@@ -28,10 +29,18 @@ MOVING = 0.5
 """Of half the interval's width: a gain that moved more than this in the last fifth of training has not settled."""
 MISSED = 0.5
 """In standard deviations of the log's returns: by how much the method may miss the log's own value, which is known."""
-FAR = 3.0
+FAR = 1.5
 """In the log's own deviations: farther from its mean action there is next to no data."""
-APART = 1.0
-"""Of the interval's width: two estimators that differ by more than this do not confirm each other."""
+APART = 3.0
+"""Of both estimators' deviations together, and half a deviation of the log's returns on top: if they differ by more,
+they do not confirm each other."""
+OPTIMISM = 1.3
+"""By how much the gain of a policy that was learned from the same log may lie too high, in deviations of the log's
+returns for each of the log's own deviations that the policy departs from it. Found on development runs."""
+
+
+LEAST_SPREAD = 0.02
+"""Of a deviation of the log's returns: no estimator is taken to be more exact than this."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,11 @@ class Diagnostics:
     model_gain: float | None = None
     """The gain by the learned model, where it was asked for."""
     model_share: float | None = None
-    """The share of the model's value that its rollouts earned before they were cut."""
+    """The share of the discounted time that its rollouts lasted before they were cut."""
+    model_spread: float = 0.0
+    """The standard deviation of the gain over the model's members."""
+    optimism: float = 0.0
+    """By how much the gain may lie too high because the policy was learned from the same log."""
     effective_share: float | None = None
     """Of the log's rows that carry the weights of p.sample, where they were computed."""
 
@@ -123,7 +136,7 @@ def judge(log: Log, policies: Sequence[Acts], effort: Effort, seed: int, progres
     """Estimates the values of several policies in one program."""
     report = Reporter() if progress is None else progress
     sample = resample(log, effort.replicates, effort.folds, np.random.default_rng(seed))
-    after, first = policy_tables(log, policies)
+    after, first = Actors(log, policies).tables()
     fitted = fit(log, sample, after, first, effort, seed, report)
     behaviour = clone(log, effort.hidden, seed, min(STEPS, sum(effort.steps)))
     rows = compared_rows(log)
@@ -158,22 +171,40 @@ def from_replicates(own: NDArray[np.float64], gains: NDArray[np.float64], diagno
     """The estimate from the replicates' values of the log and their gains; `diagnostics` widen or forbid an interval.
 
     The value is the log's own mean return, which is known, plus the gain, which is a difference of two networks that
-    share their episodes, their batches and their first weights. The interval's half-width is that of Student's t for
-    the spread of the replicates, widened by how far the networks miss the log's own value and by how far the model's
-    gain lies from this one.
+    share their episodes, their batches and their first weights. The interval is Student's t for the spread of the
+    replicates, widened by how far the networks miss the log's own value, and to below by the optimism of a policy that
+    was learned from the same log.
     """
-    gain, value = float(gains.mean()), float((own + gains).mean())
-    systematic = math.hypot(
-        diagnostics.missed, 0.0 if diagnostics.model_gain is None else diagnostics.model_gain - gain
-    )
-    gain_half, value_half = (math.hypot(half_width(x), systematic) for x in (gains, own + gains))
-    warnings = doubts(diagnostics, gain, half_width(gains))
+    gain, deviation = combined(gains, diagnostics)
+    quantile = float(stdtrit(len(gains) - 1, 0.5 + LEVEL / 2)) if len(gains) > 1 else math.inf
+    value = float(own.mean()) + gain
+    of_the_log = float(own.std(ddof=1)) if len(own) > 1 else math.inf
+    gain_half = math.hypot(quantile * deviation, diagnostics.missed)
+    value_half = math.hypot(gain_half, quantile * of_the_log)
+    below = diagnostics.optimism
+    warnings = doubts(diagnostics, float(gains.mean()), half_width(gains))
     if warnings:
         gain_half = value_half = math.inf
     return Estimate(
-        value, value - value_half, value + value_half, gain, gain - gain_half, gain + gain_half, warnings, diagnostics,
-        gains.tolist(),
+        value, value - value_half - below, value + value_half, gain, gain - gain_half - below, gain + gain_half,
+        warnings, diagnostics, gains.tolist(),
     )  # fmt: skip
+
+
+def combined(gains: NDArray[np.float64], found: Diagnostics) -> tuple[float, float]:
+    """The gain by both estimators, each weighed by its precision, and its standard deviation.
+
+    Where they differ by more than their spreads explain, the difference adds to the deviation.
+    """
+    gain = float(gains.mean())
+    spread = float(gains.std(ddof=1)) if len(gains) > 1 else math.inf
+    if found.model_gain is None:
+        return gain, spread
+    least = LEAST_SPREAD * found.return_deviation + 1e-12
+    fitted, rolled = max(spread, least) ** 2, max(found.model_spread, least) ** 2
+    share = 1.0 if math.isinf(fitted) else fitted / (fitted + rolled)  # of the model
+    between = share * (1.0 - share) * (found.model_gain - gain) ** 2
+    return gain + share * (found.model_gain - gain), math.sqrt(share * rolled + between)
 
 
 def half_width(replicates: NDArray[np.float64]) -> float:
@@ -201,7 +232,9 @@ def doubts(found: Diagnostics, gain: float, half: float) -> list[str]:
         reasons.append(f"the method misses the log's own mean return, which is known, by {found.missed:+.3g}")
     if found.distance > FAR:
         reasons.append(f"the policy acts {found.distance:.1f} of the log's deviations away from it: no data there")
-    if found.model_gain is not None and abs(found.model_gain - gain) > 2 * APART * max(half, floor):
+    spreads = half / 2 + found.model_spread
+    apart = APART * spreads + 0.5 * found.return_deviation
+    if found.model_gain is not None and abs(found.model_gain - gain) > apart:
         reasons.append(
             f"the learned model puts the gain at {found.model_gain:.4g}, fitted Q evaluation at {gain:.4g}: "
             "they do not confirm each other"
@@ -209,7 +242,19 @@ def doubts(found: Diagnostics, gain: float, half: float) -> list[str]:
     return reasons
 
 
-def with_model(found: Estimate, own: NDArray[np.float64], model_gain: float, model_share: float) -> Estimate:
-    """The estimate with what the learned model says."""
-    diagnostics = replace(found.diagnostics, model_gain=model_gain, model_share=model_share)
+def with_model(found: Estimate, own: NDArray[np.float64], gains: NDArray[np.float64], share: float) -> Estimate:
+    """The estimate of a policy that was learned from the log, with the gains that the members of a model give it."""
+    diagnostics = replace(
+        found.diagnostics,
+        model_gain=float(gains.mean()),
+        model_share=share,
+        model_spread=float(gains.std(ddof=1)),
+    )
+    return replace(from_replicates(own, np.asarray(found.gains), diagnostics), weighted=found.weighted)
+
+
+def learned_from(found: Estimate, own: NDArray[np.float64]) -> Estimate:
+    """The estimate of a policy that was learned from the same log: its lower bound allows for optimism."""
+    optimism = OPTIMISM * found.diagnostics.distance * found.diagnostics.return_deviation
+    diagnostics = replace(found.diagnostics, optimism=optimism)
     return replace(from_replicates(own, np.asarray(found.gains), diagnostics), weighted=found.weighted)

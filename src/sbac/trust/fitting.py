@@ -44,11 +44,13 @@ class Effort:
     learning_rate: float
     target_rate: float
     """Values settle in about 1 / (rate (1 - gamma)) steps."""
+    model_hidden: tuple[int, ...] = (64, 64)
+    model_steps: int = 4_000
 
 
 EFFORTS = {
-    "quick": Effort(6, 2, (64, 64), 128, (3_000, 4_000), 1e-3, 0.1),
-    "full": Effort(8, 2, (256, 256), 256, (10_000, 20_000), 3e-4, 0.02),
+    "quick": Effort(6, 2, (64, 64), 128, (3_000, 4_000), 1e-3, 0.1, (128, 128, 128), 8_000),
+    "full": Effort(5, 2, (256, 256), 256, (10_000, 15_000), 3e-4, 0.02, (256, 256, 256, 256), 60_000),
 }
 
 

@@ -5,7 +5,6 @@ spread; in these units the Bellman equation keeps its form, with the reward (r -
 is 0 on terminal rows and 1 elsewhere.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -255,12 +254,3 @@ def _draw(
 
 
 MOST_DRAWS = 1_000
-
-
-def policy_tables(
-    log: Log, policies: Sequence[Acts]
-) -> tuple[Float[Array, "policies rows act"], Float[Array, "policies episodes act"]]:
-    """The actions of all policies after every row and at the first states; the log's own come first."""
-    pairs = [log.own_actions(), *(log.policy_actions(policy) for policy in policies)]
-    after, first = zip(*pairs, strict=True)
-    return jnp.asarray(np.stack(after)), jnp.asarray(np.stack(first))

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from sbac.nn import MLP, Trained, half_cosine
 from sbac.nn.typed import in_chunks, jit, loop, take
+from sbac.trust.acting import Actors
 from sbac.trust.fitting import Effort, Fitted, Reporter, values_at, whole_returns
 from sbac.trust.log import BLOCK, Acts, Log
 
 MEMBERS = 5
 MOST_ROLLOUTS = 200
-"""First states that rollouts begin from, spread evenly over the log's episodes."""
+"""Of a policy: their first states are spread evenly over the log's episodes."""
 NEGLIGIBLE = 0.01
 """Rollouts last until gamma^t falls below this; what comes after counts as what comes after a cut."""
 
@@ -68,7 +69,7 @@ def learn(log: Log, effort: Effort, seed: int) -> Model:
     wanted = jnp.concatenate([change / scale, t.rewards[:, None]], axis=1)
     inputs = jnp.concatenate([t.states, t.actions], axis=1)
     keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), MEMBERS)
-    nets = _learn(effort.hidden, effort.batch_size, sum(effort.steps), keys, inputs, wanted, t.going_on)
+    nets = _learn(effort.model_hidden, effort.batch_size, effort.model_steps, keys, inputs, wanted, t.going_on)
     return Model(nets, scale)
 
 
@@ -105,11 +106,11 @@ def _learn(
 
 
 @jit
-def largest_disagreement(model: Model, states: Array, actions: Array) -> Float[Array, ""]:
-    """Of the members, over the rows of the log."""
+def disagreements(model: Model, states: Array, actions: Array) -> Float[Array, " rows"]:
+    """Of the members, at every row of the log."""
     pairs = jnp.concatenate([states, actions], axis=1)
     size = states.shape[1]
-    return in_chunks(lambda row: model(row[None, :size], row[None, size:]).disagreement[0], pairs, BLOCK).max()
+    return in_chunks(lambda row: model(row[None, :size], row[None, size:]).disagreement[0], pairs, BLOCK)
 
 
 @jit
@@ -122,48 +123,74 @@ def _step(
 
 
 @dataclass(frozen=True)
-class ModelValues:
-    """What the rollouts say of every policy."""
+class Rollouts:
+    """What the rollouts of each member say of every policy, in the log's reward units: (policies, members)."""
 
-    gains: NDArray[np.float64]
-    """Over the log's mean return, in its reward units."""
-    shares: NDArray[np.float64]
-    """The share of the discounted time that the rollouts lasted before they were cut."""
+    earned: NDArray[np.float64]
+    """Before the cut: what was earned, discounted."""
+    left: NDArray[np.float64]
+    """The discounted mass at the cut: gamma^t times the probability that the episode has not ended by then."""
+    behind: NDArray[np.float64]
+    """What fitted Q evaluation promises behind the cut, discounted."""
+    own: float
+    """The log's mean return from the same first states."""
+
+    @property
+    def gains(self) -> NDArray[np.float64]:
+        """Over the log's mean return."""
+        return self.earned + self.behind - self.own
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """The share of the discounted time that the rollouts of a policy lasted before they were cut."""
+        return 1.0 - self.left.mean(1)
 
 
 def model_values(
     log: Log, policies: Sequence[Acts], fitted: Fitted, effort: Effort, seed: int, progress: Reporter
-) -> ModelValues:
-    """Rolls all policies out in the model. `fitted` holds their values by fitted Q evaluation, the log's own first."""
+) -> Rollouts:
+    """Rolls all policies out in a model. `fitted` holds their values by fitted Q evaluation, the log's own first."""
     model = learn(log, effort, seed)
-    limit = float(largest_disagreement(model, log.transitions.states, log.transitions.actions))
-    chosen = np.unique(np.linspace(0, log.episodes - 1, min(MOST_ROLLOUTS, log.episodes)).astype(int))
-    states = np.repeat(np.asarray(log.starts)[chosen][None], len(policies), axis=0)
-    member = jnp.asarray(np.tile(np.arange(len(chosen)) % MEMBERS, len(policies)))
-    shape, discount = states.shape[:2], log.discount
-    running, alive, value = np.ones(shape, bool), np.ones(shape), np.zeros(shape)
+    limit = float(disagreements(model, log.transitions.states, log.transitions.actions).max())
+    return roll(log, model, Actors(log, policies), len(policies), fitted, limit, progress)
+
+
+def roll(
+    log: Log, model: Model, actors: Actors, policies: int, fitted: Fitted, limit: float, progress: Reporter
+) -> Rollouts:
+    """Follows the policies from first states of the log, as long as the members disagree by at most `limit`.
+
+    Every member starts from the same states, so that members differ in what they learned alone.
+    """
+    count = min(MOST_ROLLOUTS // MEMBERS, log.episodes)
+    chosen = np.unique(np.linspace(0, log.episodes - 1, count).astype(int))
+    starts = np.tile(np.asarray(log.starts)[chosen], (MEMBERS, 1))
+    states = np.repeat(starts[None], policies, axis=0)
+    member = jnp.asarray(np.tile(np.repeat(np.arange(MEMBERS), len(chosen)), policies))
+    shape, discount, units = states.shape[:2], log.discount, log.units
+    running, alive, earned = np.ones(shape, bool), np.ones(shape), np.zeros(shape)
     horizon = int(np.ceil(np.log(NEGLIGIBLE) / np.log(discount)))
-    actions = _actions(log, policies, states)
+    actions = actors.at(states)
     for time in range(horizon):
         flat = states.reshape(-1, states.shape[-1]), actions.reshape(-1, actions.shape[-1])
         stepped = _step(model, member, *map(jnp.asarray, flat))
         following, rewards, ends, disagreement = (np.asarray(x).reshape(*shape, *x.shape[1:]) for x in stepped)
         running &= (disagreement <= limit) & np.isfinite(following).all(-1)
-        # q's units: the reward holds the centre's part, for an episode that goes on with probability 1 - ends.
-        value += np.where(running, alive * rewards, 0.0)
+        # The model learned (r - centre (1 - gamma m)) / spread, where m is the probability that the episode goes on.
+        raw = units.spread * rewards + units.centre * (1.0 - discount * (1.0 - ends))
+        earned += np.where(running, alive * raw, 0.0)
         alive = np.where(running, alive * discount * (1.0 - ends), alive)
         states = np.where(running[..., None], following, states)
-        actions = np.where(running[..., None], _actions(log, policies, states), actions)
+        actions = np.where(running[..., None], actors.at(states), actions)
         if time % 50 == 0:
             progress("rollouts in the learned model", time, horizon)
         if not running.any():
             break
     after = values_at(take(fitted.networks, slice(1, None)), jnp.asarray(states), jnp.asarray(actions))
-    value += alive * np.asarray(after, np.float64)
-    returns = whole_returns(log, fitted.networks)[chosen].mean()
-    return ModelValues(log.units.centre + log.units.spread * value.mean(1) - returns, 1.0 - alive.mean(1))
+    behind = alive * (units.centre + units.spread * np.asarray(after, np.float64))
 
+    def by_member(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return values.reshape(policies, MEMBERS, -1).mean(2)
 
-def _actions(log: Log, policies: Sequence[Acts], states: NDArray[np.float32]) -> NDArray[np.float32]:
-    pairs = zip(policies, states, strict=True)
-    return np.stack([log.act(policy, log.units.observations(rows)) for policy, rows in pairs])
+    own = float(whole_returns(log, fitted.networks)[chosen].mean())
+    return Rollouts(by_member(earned), by_member(alive), by_member(behind), own)

@@ -1,0 +1,54 @@
+"""Policies on the device act as they do in numpy."""
+
+import numpy as np
+import pytest
+
+import sbac
+from exporting.policies import make_policy
+from sbac.policy.formulas import FORMULAS
+from sbac.trust.acting import Actors, alike
+from sbac.trust.log import read_log
+
+
+@pytest.fixture(scope="module")
+def log():
+    rng = np.random.default_rng(0)
+    return read_log(
+        sbac.Dataset(
+            observations=rng.normal(size=(60, 5)),
+            actions=rng.uniform(-1, 1, size=(60, 2)),
+            rewards=rng.normal(size=60),
+            terminals=np.zeros(60, bool),
+            timeouts=np.arange(60) % 20 == 19,
+        ),
+        0.9,
+    )
+
+
+@pytest.mark.parametrize("kind", FORMULAS)
+def test_every_kind_acts_as_in_numpy(log, kind) -> None:
+    policies = [make_policy(kind, seed=seed, observations=5, actions=2) for seed in (0, 1)]
+    assert alike(policies) is not None
+    actors = Actors(log, policies)
+    after, first = (np.asarray(part) for part in actors.tables())
+    observations = log.data.next_observations[log.rows]
+    for number, policy in enumerate(policies, 1):
+        np.testing.assert_allclose(after[number], log.act(policy, observations), atol=2e-5)
+        np.testing.assert_allclose(first[number], log.act(policy, log.data.initial_observations), atol=2e-5)
+    np.testing.assert_array_equal(after[0], log.own_actions()[0])
+    states = np.stack([np.asarray(log.starts)] * 2)
+    np.testing.assert_allclose(actors.at(states), first[1:], atol=2e-5)
+
+
+def test_other_functions_act_beside_them(log) -> None:
+    policies = [make_policy("deterministic", seed=0, observations=5, actions=2), lambda x: np.zeros((len(x), 2))]
+    assert alike(policies) is None
+    after, _ = Actors(log, policies).tables()
+    np.testing.assert_allclose(after[2], log.units.actions(np.zeros((len(log.rows), 2))))
+
+
+def test_a_policy_that_is_no_number_is_named(log) -> None:
+    policy = make_policy("deterministic", seed=0, observations=5, actions=2)
+    policy.arrays["policy/biases/0"][:] = np.nan
+    with pytest.raises(sbac.UserError, match="not finite"):
+        Actors(log, [policy]).tables()
