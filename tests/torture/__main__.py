@@ -19,7 +19,7 @@ from pathlib import Path
 from torture.damage import mutations
 from torture.kills import full_disk, kills
 from torture.neighbours import clock_set_back, dead_parent, dead_worker, forbidden, two_at_once
-from torture.processes import Outcome, table
+from torture.processes import METHOD, Outcome, table
 
 
 def main() -> int:
@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--full", type=int, default=10, help="times that the disk is full")
     parser.add_argument("--mutations", type=int, default=10_000)
+    parser.add_argument("--method", default=METHOD, help="what is trained, killed and damaged")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="kinds of faults (default: all)")
     args = parser.parse_args()
@@ -39,14 +40,14 @@ def main() -> int:
         from sbac.cli import train  # noqa: F401
 
         faults: dict[str, Callable[[Path], Outcome]] = {
-            "kills": lambda folder: kills(folder, args.kills, args.seed),
+            "kills": lambda folder: kills(folder, args.kills, args.seed, args.method),
             "full": lambda folder: full_disk(folder, args.full, args.seed),
             "worker": dead_worker,
             "parent": dead_parent,
             "two": two_at_once,
             "forbidden": forbidden,
             "clock": clock_set_back,
-            "mutations": lambda folder: mutations(folder, args.mutations, args.seed),
+            "mutations": lambda folder: mutations(folder, args.mutations, args.seed, args.method),
         }
         outcomes: list[Outcome] = []
         for name, fault in faults.items():

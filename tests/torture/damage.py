@@ -44,9 +44,10 @@ def mutate(data: bytes, rng: np.random.Generator) -> bytes:
     return bytes(bytes_)
 
 
-def specimens(folder: Path) -> Iterator[tuple[str, Path, Path, Callable[[], object]]]:
+def specimens(folder: Path, method: str) -> Iterator[tuple[str, Path, Path, Callable[[], object]]]:
     """A kind of file, the file to damage, the folder it lies in, and what reads it."""
     import sbac
+    from sbac.algorithms import find
     from sbac.policy import Policy
     from sbac.results.cells import read_cell
     from sbac.runs import Run
@@ -94,14 +95,14 @@ def specimens(folder: Path) -> Iterator[tuple[str, Path, Path, Callable[[], obje
         (folder / "log.csv").write_text(text)
         yield "csv", folder / "log.csv", folder, lambda: sbac.load(folder / "log.csv")
     trained = folder / "run"
-    ended = run(training(log, trained, True), folder)
+    ended = run(training(log, trained, True, method), folder)
     assert ended.code == 0, ended.text
     policy = next((trained / "policies").glob("*.safetensors"))
     yield "policy", policy, trained, lambda: Policy.load(policy)(np.zeros((2, 3), np.float32))
     for name in ("config.json", "metrics.jsonl", "evaluations.jsonl"):
         yield f"run: {name}", trained / name, trained, lambda: Run.load(trained)
     state = trained / "checkpoint" / "state-0.safetensors"
-    yield "run: checkpoint", state, trained, lambda: Checkpoint.find(state, 2)
+    yield "run: checkpoint", state, trained, lambda: Checkpoint.find(state, len(find(method).phases))
     cells = sorted((Path(__file__).parents[2] / "results" / "cells").rglob("*.json"), key=lambda p: p.stat().st_size)
     if cells:
         cell = folder / "cell.json"
@@ -109,10 +110,10 @@ def specimens(folder: Path) -> Iterator[tuple[str, Path, Path, Callable[[], obje
         yield "cell", cell, folder, lambda: read_cell(cell)
 
 
-def mutations(folder: Path, count: int, seed: int) -> Outcome:
+def mutations(folder: Path, count: int, seed: int, method: str) -> Outcome:
     """Damaged files are read, or refused with one line: no traceback, no crash, no hang, no memory over the limit."""
     outcome = Outcome("damaged files")
-    kinds = list(specimens(folder))
+    kinds = list(specimens(folder, method))
     each = -(-count // len(kinds))
     for number, (kind, path, home, read) in enumerate(kinds):
         whole, done = path.read_bytes(), 0

@@ -66,7 +66,7 @@ def kill_at(event: str, number: int) -> Callable[[], None]:
 EVENTS = ("before rename", "after rename", "inside a write", "before a log", "after a log")
 
 
-def kills(folder: Path, count: int, seed: int) -> Outcome:
+def kills(folder: Path, count: int, seed: int, method: str) -> Outcome:
     """Kills at random events, in a row, until the training is through; it must end at the bits of an unbroken one."""
     outcome = Outcome("SIGKILL, then --resume")
     rng = np.random.default_rng(seed)
@@ -78,14 +78,14 @@ def kills(folder: Path, count: int, seed: int) -> Outcome:
         watched = number % 4 == 3
         if watched not in wholes:
             whole = folder / f"whole-{watched}"
-            ended = run(training(log, whole, watched), folder)
+            ended = run(training(log, whole, watched, method), folder)
             outcome.expect(ended.code == 0, f"an unbroken run ended with {ended.code}: {ended.text[-300:]}")
             wholes[watched] = contents(whole)
         out = folder / f"broken-{number}"
-        for _ in range(40):
+        for _ in range(min(40, count - outcome.tried)):
             event, at = EVENTS[rng.integers(len(EVENTS))], int(rng.integers(1, 30))
             where = f"seed {seed}, run {number}, kill {outcome.tried} {event} {at}"
-            ended = run(training(log, out, watched), folder, kill_at(event, at))
+            ended = run(training(log, out, watched, method), folder, kill_at(event, at))
             check_loads(out, outcome, where)
             if ended.code == 0:
                 break
@@ -93,7 +93,7 @@ def kills(folder: Path, count: int, seed: int) -> Outcome:
             outcome.note(event)
             outcome.expect(ended.code == -signal.SIGKILL, f"{where}: ended with {ended.code}: {ended.text[-300:]}")
         else:
-            ended = run(training(log, out, watched), folder)
+            ended = run(training(log, out, watched, method), folder)
         outcome.expect(ended.code == 0, f"seed {seed}, run {number}: never ended: {ended.text[-300:]}")
         if ended.code == 0:
             outcome.expect(contents(out) == wholes[watched], f"seed {seed}, run {number}: other bits after kills")

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 STEPS = 120
+METHOD = "sbac-no-w"
+"""Has several phases, each small."""
 PATIENCE = 600.0
 """Seconds after which a process counts as hung."""
 
@@ -132,22 +134,11 @@ def make_log(path: Path, rows: int = 400, seed: int = 0) -> Any:
     return data
 
 
-def training(log: Path, out: Path, watched: bool) -> list[str]:
-    words = [
-        "train",
-        str(log),
-        "--algorithm",
-        "sbac-no-w",
-        "--preset",
-        "paper",
-        "--seeds",
-        "2",
-        "--steps",
-        str(STEPS),
-        "--hidden",
-        "8",
-    ]
-    words += ["--batch-size", "8", "--checkpoint-seconds", "0", "--resume", "--out", str(out)]
+def training(log: Path, out: Path, watched: bool, method: str = METHOD) -> list[str]:
+    """The words of a short training; `watched`: its policies are evaluated meanwhile."""
+    words = ["train", str(log), "--algorithm", method, "--preset", "paper" if method == METHOD else "quick"]
+    words += ["--seeds", "2", "--steps", str(STEPS), "--hidden", "8", "--batch-size", "8"]
+    words += ["--checkpoint-seconds", "0", "--resume", "--out", str(out)]
     how = ["--env", "Pendulum-v1", "--episodes", "1", "--workers", "1", "--evaluate-every", "40"]
     return [*words, *(how if watched else ["--no-evaluate"])]
 

@@ -14,11 +14,11 @@ from torture.processes import Outcome, table
 def test_a_few_faults_of_each_kind() -> None:
     tests = str(Path(__file__).parents[1])
     settings = {**os.environ, "PYTHONPATH": os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])}
-    few = ["--kills", "1", "--mutations", "160", "--seed", "1", "--only", "kills", "mutations"]
+    few = ["--kills", "2", "--method", "bc", "--mutations", "160", "--seed", "1", "--only", "kills", "mutations"]
     command = [sys.executable, "-m", "torture", *few]
     done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
-    assert "| damaged files | 1" in done.stdout
+    assert "| SIGKILL, then --resume | 2 | 0 |" in done.stdout and "| damaged files | 1" in done.stdout
 
 
 def test_a_failure_is_counted_and_said() -> None:

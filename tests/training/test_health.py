@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import jax
 import numpy as np
 import pytest
@@ -18,7 +19,17 @@ from sbac.training.writer import Writer
 from .test_request import make_log
 
 SMALL: dict[str, Any] = {"steps": 8, "hidden": (4,), "batch_size": 8, "progress": False}
-WATCHED: dict[str, Any] = {"environment": "Pendulum-v1", "episodes": 1, "workers": 1, "evaluate_every": 2}
+
+
+def pendulum() -> gymnasium.Env[Any, Any]:
+    """An environment that is a function: its episodes are played in this process, and no other is started."""
+    return gymnasium.make("Pendulum-v1")
+
+
+WATCHED: dict[str, Any] = {"environment": pendulum, "episodes": 1, "evaluate_every": 2}
+
+
+TWO: dict[str, Any] = {"seeds": 2, "checkpoint_seconds": 0.0, **SMALL, **WATCHED}
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -80,30 +91,38 @@ def test_what_fails_in_the_first_steps_of_a_later_phase_keeps_the_phase_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Both alphas stand on the estimate of their seed; one of them fails at once."""
-    options: dict[str, Any] = SMALL | {"ratio_hidden": (4,), "alpha": [0.5, 2.0], "steps": (4, 4)}
+    options: dict[str, Any] = SMALL | {"preset": "paper", "alpha": [0.5, 2.0], "steps": (4, 4)}
     poison(monkeypatch, phase=1, row=0, at=1)
-    run = sbac.train(make_log(), "sbac", **options)
+    run = sbac.train(make_log(), "sbac-no-w", **options)
     assert run.failures == {"alpha=0.5_seed=0": Failure("improve", 1, "estimate", 4)}
     assert run.policies[0].is_finite
 
 
 def test_what_fails_in_a_shared_phase_fails_in_all_that_stand_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     poison(monkeypatch, phase=0, row=1, at=3)
-    options: dict[str, Any] = SMALL | {"ratio_hidden": (4,), "alpha": [0.5, 2.0], "steps": (4, 4)}
-    run = sbac.train(make_log(), "sbac", seeds=2, **options)
+    options: dict[str, Any] = SMALL | {"preset": "paper", "alpha": [0.5, 2.0], "steps": (4, 4)}
+    run = sbac.train(make_log(), "sbac-no-w", seeds=2, **options)
     expected = Failure("estimate", 3, "estimate", 2)
     assert run.failures == {"alpha=0.5_seed=1": expected, "alpha=2_seed=1": expected}
     assert all(policy.is_finite for policy in run.policies)
 
 
+@pytest.fixture(scope="module")
+def failed_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A whole run of two seeds, of which the second failed at step 4."""
+    folder = tmp_path_factory.mktemp("failed") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        poison(patch, phase=0, row=1, at=4)
+        sbac.train(make_log(), "bc", out=folder, **TWO)
+    return folder
+
+
 @pytest.mark.parametrize("stop", [2, 4, 7])
 def test_a_run_that_failed_resumes_to_the_same_files(
-    stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stop: int, failed_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped before the failure, just after it, and later: the policy that it keeps lies in the checkpoint."""
     poison(monkeypatch, phase=0, row=1, at=4)
-    common: dict[str, Any] = {"seeds": 2, "checkpoint_seconds": 0.0, **SMALL, **WATCHED}
-    sbac.train(make_log(), "bc", out=tmp_path / "whole", **common)
     real = Writer.log
 
     def log(self: Writer, phase: int, step: int, metrics: Any) -> None:
@@ -114,9 +133,9 @@ def test_a_run_that_failed_resumes_to_the_same_files(
     with monkeypatch.context() as patch:
         patch.setattr(Writer, "log", log)
         with pytest.raises(KeyboardInterrupt):
-            sbac.train(make_log(), "bc", out=tmp_path / "broken", **common)
-    sbac.train(make_log(), "bc", out=tmp_path / "broken", resume=True, **common)
-    assert contents(tmp_path / "broken") == contents(tmp_path / "whole")
+            sbac.train(make_log(), "bc", out=tmp_path / "broken", **TWO)
+    sbac.train(make_log(), "bc", out=tmp_path / "broken", resume=True, **TWO)
+    assert contents(tmp_path / "broken") == contents(failed_run)
 
 
 def test_a_missing_policy_is_made_again_from_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,13 +153,20 @@ def test_a_missing_policy_is_made_again_from_the_checkpoint(tmp_path: Path, monk
     assert len(run.policies) == 3 and list(run.failures) == ["seed=1"]
 
 
-@pytest.mark.parametrize("left", [1, 2])
-def test_a_snapshot_whose_rows_are_half_written_is_evaluated_again(left: int, tmp_path: Path) -> None:
+def test_a_snapshot_whose_rows_are_half_written_is_evaluated_again(tmp_path: Path) -> None:
     """A kill in the middle of the write: some of its rows are whole, one is cut, and its policies still lie there."""
     common: dict[str, Any] = {"seeds": 3, "checkpoint_seconds": 0.0, **SMALL, **WATCHED}
     folder = tmp_path / "run"
     sbac.train(make_log(), "bc", out=folder, **common)
     whole = contents(folder)
+    for left in (1, 2):
+        half_write(folder, left)
+        sbac.train(make_log(), "bc", out=folder, resume=True, **common)
+        assert contents(folder) == whole
+
+
+def half_write(folder: Path, left: int) -> None:
+    """Leaves so many of the last snapshot's three rows, and a part of the next."""
     path = folder / "evaluations.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     last = lines[-3:]
@@ -154,5 +180,3 @@ def test_a_snapshot_whose_rows_are_half_written_is_evaluated_again(left: int, tm
     ]
     files.write_json(pending / "rows.json", places)
     path.write_text("".join(lines[:-3] + last[:left]) + last[left][:20])
-    sbac.train(make_log(), "bc", out=folder, resume=True, **common)
-    assert contents(folder) == whole

@@ -198,7 +198,7 @@ def test_a_log_that_breaks_off_while_it_is_read_is_said(tmp_path: Path, monkeypa
 def train(path: Path, out: Path, reuse: float = 1.0, resume: bool = False) -> sbac.Run:
     log = sbac.stream(path, ring_rows=256, reuse=reuse)
     how: dict[str, Any] = {"evaluate": False, "progress": False, "checkpoint_seconds": 0.0, "resume": resume}
-    return sbac.train(log, "bc", seeds=2, steps=60, out=out, **how, **SMALL)
+    return sbac.train(log, "bc", seeds=2, steps=24, out=out, **how, **SMALL)
 
 
 def test_a_broken_run_ends_at_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ def test_a_broken_run_ends_at_the_same_bits(tmp_path: Path, monkeypatch: pytest.
 
     def broken(self: Any, *arguments: Any) -> Any:
         calls[0] += 1
-        if calls[0] == 20:
+        if calls[0] == 11:
             raise KeyboardInterrupt
         return real(self, *arguments)
 

@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
 import sbac
 from sbac import files
+from sbac.environments.opening import EnvSource
 from sbac.runs import Run
 from sbac.training import loop
 from sbac.training.launch import Group, Launch
@@ -34,11 +36,16 @@ def make_data(rows: int, seed: int, observations: int = 3) -> sbac.Dataset:
     )
 
 
+def pendulum() -> gymnasium.Env[Any, Any]:
+    """An environment that is a function: its episodes are played in this process, and no other is started."""
+    return gymnasium.make("Pendulum-v1")
+
+
 LOGS = [make_data(800, 0), make_data(2000, 1)]
 
 
 def launches(
-    folder: Path, algorithm: str, logs: list[sbac.Dataset], environment: str | None = "Pendulum-v1", **options: Any
+    folder: Path, algorithm: str, logs: list[sbac.Dataset], environment: EnvSource | None = pendulum, **options: Any
 ) -> list[Launch]:
     return [
         Launch.open(
@@ -47,7 +54,7 @@ def launches(
                 algorithm=algorithm,
                 folder=folder / str(i),
                 seeds=2,
-                steps=30,
+                steps=12,
                 options={**SMALL, **options},
                 environment=environment,
                 episodes=1,
