@@ -62,6 +62,11 @@ def measure(results: Path, cell: CellRecord, effort_name: str | None, models: Se
         for limit_name, limit in limits.items():
             said = roll(log, model, actors, len(policies), judged.fitted, limit, Reporter())
             rolled[f"{name} {limit_name}"] = [said.earned, said.left, said.behind, said.own]
+        longest = int(np.diff(log.data.episodes, axis=1).max())
+        for limit_name in ("1", "never"):
+            limit = limits[limit_name]
+            said = roll(log, model, actors, len(policies), judged.fitted, limit, Reporter(), undiscounted=longest)
+            rolled[f"{name} {limit_name} undiscounted"] = [said.earned, said.left, said.behind, said.own]
     seconds = time.perf_counter() - started
     jax.clear_caches()  # the next log has other sizes
     preset = preset_setting(run.record)

@@ -1,14 +1,17 @@
 """The learned model against a linear world, and where its rollouts are cut."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import sbac
+from sbac.trust.acting import Actors
 from sbac.trust.estimates import judge
 from sbac.trust.fitting import Effort, Reporter
 from sbac.trust.log import read_log
-from sbac.trust.model import disagreements, learn, model_values
+from sbac.trust.model import disagreements, learn, model_values, roll
 from truth.logged import Linear
 
 SMALL = Effort(2, 2, (32, 32), 64, (500, 1_000), 2e-3, 0.1, (32, 32), 4_000)
@@ -49,3 +52,15 @@ def test_its_gain_is_near_the_truth_for_a_policy_near_the_log(linear) -> None:
     truth = world.value(gain) - world.value(world.gain, world.deviation)
     assert found.gains[0].mean() == pytest.approx(truth, abs=0.2)
     assert found.shares[1] < found.shares[0]  # far from the log the rollouts are cut earlier
+
+
+def test_undiscounted_rewards_count_in_full(linear) -> None:
+    """Without an end, one step earns the reward and keeps all of its mass; discounted ones keep gamma of it."""
+    world, log = linear
+    model = learn(log, dataclasses.replace(SMALL, model_steps=300), 0)
+    policies = [world.acts(world.gain)]
+    fitted = judge(log, policies, dataclasses.replace(SMALL, steps=(50, 50)), 0).fitted
+    one, two = (roll(log, model, Actors(log, policies), 1, fitted, np.inf, Reporter(), steps) for steps in (1, 2))
+    assert one.left == pytest.approx(1.0, abs=0.1)
+    assert two.earned - one.earned == pytest.approx(one.earned, rel=0.5)
+    assert roll(log, model, Actors(log, policies), 1, fitted, np.inf, Reporter()).left.max() < 0.02

@@ -156,11 +156,19 @@ def model_values(
 
 
 def roll(
-    log: Log, model: Model, actors: Actors, policies: int, fitted: Fitted, limit: float, progress: Reporter
+    log: Log,
+    model: Model,
+    actors: Actors,
+    policies: int,
+    fitted: Fitted,
+    limit: float,
+    progress: Reporter,
+    undiscounted: int | None = None,
 ) -> Rollouts:
     """Follows the policies from first states of the log, as long as the members disagree by at most `limit`.
 
-    Every member starts from the same states, so that members differ in what they learned alone.
+    Every member starts from the same states, so that members differ in what they learned alone. `undiscounted`: so many
+    steps whose rewards count in full, in place of discounted ones.
     """
     count = min(MOST_ROLLOUTS // MEMBERS, log.episodes)
     chosen = np.unique(np.linspace(0, log.episodes - 1, count).astype(int))
@@ -169,7 +177,8 @@ def roll(
     member = jnp.asarray(np.tile(np.repeat(np.arange(MEMBERS), len(chosen)), policies))
     shape, discount, units = states.shape[:2], log.discount, log.units
     running, alive, earned = np.ones(shape, bool), np.ones(shape), np.zeros(shape)
-    horizon = int(np.ceil(np.log(NEGLIGIBLE) / np.log(discount)))
+    horizon = undiscounted or int(np.ceil(np.log(NEGLIGIBLE) / np.log(discount)))
+    weight = 1.0 if undiscounted else discount
     actions = actors.at(states)
     for time in range(horizon):
         flat = states.reshape(-1, states.shape[-1]), actions.reshape(-1, actions.shape[-1])
@@ -179,7 +188,7 @@ def roll(
         # The model learned (r - centre (1 - gamma m)) / spread, where m is the probability that the episode goes on.
         raw = units.spread * rewards + units.centre * (1.0 - discount * (1.0 - ends))
         earned += np.where(running, alive * raw, 0.0)
-        alive = np.where(running, alive * discount * (1.0 - ends), alive)
+        alive = np.where(running, alive * weight * (1.0 - ends), alive)
         states = np.where(running[..., None], following, states)
         actions = np.where(running[..., None], actors.at(states), actions)
         if time % 50 == 0:
