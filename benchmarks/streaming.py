@@ -4,12 +4,14 @@ Makes a Parquet file of at least the size asked for (noise does not compress) an
 Trains the same method for the same steps on the small log in memory, on the small log streamed through a ring of an
 eighth of it, on the large log streamed, and on the small log in memory again, each in a process of its own. Prints
 every figure as it comes, then tables in Markdown: rates and memory, and the losses side by side. Rates are those of
-the second half of the steps; the pass over the log comes once and is printed apart. Deletes what it made.
+the second half of the steps; the pass over the log comes once and is printed apart. Deletes what it made; with --keep
+the files stay in the folder and the next run takes them.
 
     python benchmarks/streaming.py --gigabytes 10 --steps 200000 --out stream.json
 """
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -163,6 +165,10 @@ def main() -> None:
     parser.add_argument("--algorithm", default="bc")
     parser.add_argument("--set", nargs="*", default=["batch_size=256", "seeds=1"], metavar="FIELD=VALUE")
     parser.add_argument("--folder", help="where the files are made (default: a temporary folder)")
+    parser.add_argument(
+        "--keep", action="store_true", help="leave the files in --folder, and take those that are there"
+    )
+    parser.add_argument("--write-only", action="store_true", help="write the files and stop; with --keep")
     parser.add_argument("--out", help="a JSON file for the figures")
     parser.add_argument("--one", nargs=2, metavar=("FILE", "HOW"), help="internal: one training")
     args = parser.parse_args()
@@ -170,12 +176,19 @@ def main() -> None:
     if args.one:
         print(json.dumps(measure(Path(args.one[0]), args.one[1] == "streamed", args.steps, options, args.algorithm)))
         return
-    with tempfile.TemporaryDirectory(prefix="sbac-streaming-", dir=args.folder) as folder:
+    kept = contextlib.nullcontext(args.folder)
+    temporary = tempfile.TemporaryDirectory(prefix="sbac-streaming-", dir=args.folder)
+    with kept if args.keep and args.folder else temporary as folder:
         small, large = Path(folder) / "small.parquet", Path(folder) / "large.parquet"
-        write_log(small, SMALL_ROWS, 1)
-        began = time.monotonic()
-        write_log(large, int(args.gigabytes * 1e9 / ROW_BYTES) + 1, 2)
-        print(f"{large.stat().st_size / 1e9:.2f} GB written in {time.monotonic() - began:.0f} s", flush=True)
+        if not large.exists():
+            write_log(small, SMALL_ROWS, 1)
+            began = time.monotonic()
+            part = large.with_suffix(".part")
+            write_log(part, int(args.gigabytes * 1e9 / ROW_BYTES) + 1, 2)
+            part.rename(large)
+            print(f"{large.stat().st_size / 1e9:.2f} GB written in {time.monotonic() - began:.0f} s", flush=True)
+        if args.write_only:
+            return
         figures: dict[str, Any] = {"large_bytes": large.stat().st_size}
         for name, (size, how) in CASES.items():
             command = [sys.executable, __file__, "--one", str(Path(folder) / f"{size}.parquet"), how]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import sbac
+from exporting.policies import make_policy
 from sbac.trust.acting import Actors
 from sbac.trust.estimates import judge
 from sbac.trust.fitting import Effort, Reporter
@@ -64,3 +65,20 @@ def test_undiscounted_rewards_count_in_full(linear) -> None:
     assert one.left == pytest.approx(1.0, abs=0.1)
     assert two.earned - one.earned == pytest.approx(one.earned, rel=0.5)
     assert roll(log, model, Actors(log, policies), 1, fitted, np.inf, Reporter()).left.max() < 0.02
+
+
+def test_policies_on_the_device_walk_as_functions_do(linear) -> None:
+    """The loop on the device and the one that asks a function at every step are the same rollouts."""
+    _, log = linear
+    sizes = {"observations": log.data.observations.shape[1], "actions": log.data.actions.shape[1]}
+    policies = [make_policy("deterministic", seed=seed, **sizes) for seed in (0, 1)]
+    model = learn(log, dataclasses.replace(SMALL, model_steps=300), 0)
+    fitted = judge(log, policies, dataclasses.replace(SMALL, steps=(50, 50)), 0).fitted
+    on_device, functions = Actors(log, policies), Actors(log, [lambda x, p=p: p(x) for p in policies])
+    assert on_device.program is not None
+    assert functions.program is None
+    limit = float(np.quantile(disagreements(model, log.transitions.states, log.transitions.actions), 0.9))
+    found = [roll(log, model, actors, 2, fitted, limit, Reporter()) for actors in (on_device, functions)]
+    assert found[0].left.max() > 0.05  # some are cut
+    for part in ("earned", "left", "behind"):
+        np.testing.assert_allclose(getattr(found[0], part), getattr(found[1], part), rtol=1e-3, atol=1e-3)

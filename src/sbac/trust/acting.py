@@ -1,7 +1,7 @@
 """What the policies do, in the networks' units. Policies that differ in their numbers alone act in one program."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,13 @@ from sbac.trust.log import BLOCK, Acts, Log
 Constants = dict[str, Array]
 
 
+class Program(NamedTuple):
+    """How all policies act, for use inside of a compiled loop: `act(constants, states)`, in the networks' units."""
+
+    act: Callable[[Constants, Float[Array, "policies rows obs"]], Float[Array, "policies rows act"]]
+    constants: Constants
+
+
 class Actors:
     """The policies of an estimate. Those of the package act on the device; any other function acts where it likes."""
 
@@ -36,15 +43,22 @@ class Actors:
                 actions = jnp.clip(computed(template, observations, constants), low, high)
                 return (actions - units.action_mean.astype(np.float32)) / units.action_std.astype(np.float32)
 
+            def everyone(constants: Constants, states: Float[Array, "policies rows obs"]) -> Array:
+                mean, std = units.observation_mean.astype(np.float32), units.observation_std.astype(np.float32)
+                return jax.vmap(one)(constants, states * std + mean)
+
             self._one = jit(one)
-            self._all = jit(jax.vmap(one))
+            self._all = jit(everyone)
+            self.program: Program | None = Program(everyone, self._constants)
+        else:
+            self.program = None
 
     def at(self, states: NDArray[np.float32]) -> NDArray[np.float32]:
         """Each policy's actions at states of its own: (policies, rows, obs) to (policies, rows, act)."""
-        observations = self._log.units.observations(states)
         if self._graphs is None:
+            observations = self._log.units.observations(states)
             return np.stack([self._log.act(p, rows) for p, rows in zip(self._policies, observations, strict=True)])
-        return np.asarray(self._all(self._constants, jnp.asarray(observations)))
+        return np.asarray(self._all(self._constants, jnp.asarray(states)))
 
     def tables(self) -> tuple[Float[Array, "policies rows act"], Float[Array, "policies episodes act"]]:
         """The actions after every row of the log and at the first states; the log's own come first."""

@@ -4,20 +4,20 @@ A rollout follows one member from a first state of the log. It is cut where the 
 more than they do at any row of the log; from there on the value is that of fitted Q evaluation.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
 from sbac.nn import MLP, Trained, half_cosine
 from sbac.nn.typed import in_chunks, jit, loop, take
-from sbac.trust.acting import Actors
+from sbac.trust.acting import Actors, Constants
 from sbac.trust.fitting import Effort, Fitted, Reporter, values_at, whole_returns
 from sbac.trust.log import BLOCK, Acts, Log
 
@@ -26,6 +26,10 @@ MOST_ROLLOUTS = 200
 """Of a policy: their first states are spread evenly over the log's episodes."""
 NEGLIGIBLE = 0.01
 """Rollouts last until gamma^t falls below this; what comes after counts as what comes after a cut."""
+TOGETHER = 50
+"""Steps of a rollout that the device takes at a time."""
+
+Act = Callable[[Constants, Float[Array, "policies rollouts obs"]], Float[Array, "policies rollouts act"]]
 
 
 class Model(eqx.Module):
@@ -113,13 +117,74 @@ def disagreements(model: Model, states: Array, actions: Array) -> Float[Array, "
     return in_chunks(lambda row: model(row[None, :size], row[None, size:]).disagreement[0], pairs, BLOCK)
 
 
-@jit
-def _step(
-    model: Model, member: Array, states: Float[Array, "rows obs"], actions: Float[Array, "rows act"]
-) -> tuple[Array, Array, Array, Array]:
-    """Where each row's own member sees it go, with reward, probability of an end, and the members' disagreement."""
-    found, rows = model(states, actions), jnp.arange(len(states))
-    return found.next_states[member, rows], found.rewards[member, rows], found.ends[member, rows], found.disagreement
+class Walk(eqx.Module):
+    """Rollouts under way; the axes are (policies, rollouts)."""
+
+    states: Float[Array, "policies rollouts obs"]
+    actions: Float[Array, "policies rollouts act"]
+    running: Bool[Array, "policies rollouts"]
+    alive: Float[Array, "policies rollouts"]
+    """The weight of the present step: the discount so far, times the probability that no end came."""
+    earned: Float[Array, "policies rollouts"]
+    doubt: Float[Array, "policies rollouts"]
+    """The members' disagreement so far, each step at its weight."""
+
+
+class World(eqx.Module):
+    """What a step of a rollout needs besides the walk itself."""
+
+    model: Model
+    member: Int[Array, " rollouts"]
+    limit: float
+    """Of the members' disagreement: beyond, a rollout stops."""
+    weight: float
+    """Of a step against the one before: the discount, or 1."""
+    discount: float
+    centre: float
+    spread: float
+
+
+def _step(world: World, walk: Walk) -> Walk:
+    """One step of every rollout, each as its own member sees it. The actions stay those of the old states."""
+
+    def policy(states: Float[Array, "rollouts obs"], actions: Float[Array, "rollouts act"]) -> tuple[Array, ...]:
+        found, rows = world.model(states, actions), jnp.arange(len(states))
+        own = world.member, rows
+        return found.next_states[own], found.rewards[own], found.ends[own], found.disagreement
+
+    following, rewards, ends, disagreement = jax.vmap(policy)(walk.states, walk.actions)
+    running = walk.running & (disagreement <= world.limit) & jnp.isfinite(following).all(-1)
+    # The model learned (r - centre (1 - gamma m)) / spread, where m is the probability that the episode goes on.
+    raw = world.spread * rewards + world.centre * (1.0 - world.discount * (1.0 - ends))
+    return Walk(
+        jnp.where(running[..., None], following, walk.states),
+        walk.actions,
+        running,
+        jnp.where(running, walk.alive * world.weight * (1.0 - ends), walk.alive),
+        walk.earned + jnp.where(running, walk.alive * raw, 0.0),
+        walk.doubt + jnp.where(running, walk.alive * disagreement, 0.0),
+    )
+
+
+def _and_act(walk: Walk, actions: Array) -> Walk:
+    """The walk with the policies' actions at its states; a rollout that stopped keeps its last one."""
+    return replace(walk, actions=jnp.where(walk.running[..., None], actions, walk.actions))
+
+
+_one_step = jit(_step)
+
+
+def _walk(steps: int, act: Act, constants: Constants, world: World, walk: Walk) -> Walk:
+    """`steps` steps of all rollouts without leaving the device."""
+
+    def step(_: Array, walk: Walk) -> Walk:
+        walk = _step(world, walk)
+        return _and_act(walk, act(constants, walk.states))
+
+    return loop(steps, step, walk)
+
+
+_walk_on = jit(_walk, static=(1,))
 
 
 @dataclass(frozen=True)
@@ -134,6 +199,8 @@ class Rollouts:
     """What fitted Q evaluation promises behind the cut, discounted."""
     own: float
     """The log's mean return from the same first states."""
+    doubt: NDArray[np.float64]
+    """The members' disagreement about the next state, summed as rewards are, in units of the log's own changes."""
 
     @property
     def gains(self) -> NDArray[np.float64]:
@@ -174,32 +241,31 @@ def roll(
     chosen = np.unique(np.linspace(0, log.episodes - 1, count).astype(int))
     starts = np.tile(np.asarray(log.starts)[chosen], (MEMBERS, 1))
     states = np.repeat(starts[None], policies, axis=0)
-    member = jnp.asarray(np.tile(np.repeat(np.arange(MEMBERS), len(chosen)), policies))
-    shape, discount, units = states.shape[:2], log.discount, log.units
-    running, alive, earned = np.ones(shape, bool), np.ones(shape), np.zeros(shape)
-    horizon = undiscounted or int(np.ceil(np.log(NEGLIGIBLE) / np.log(discount)))
-    weight = 1.0 if undiscounted else discount
-    actions = actors.at(states)
-    for time in range(horizon):
-        flat = states.reshape(-1, states.shape[-1]), actions.reshape(-1, actions.shape[-1])
-        stepped = _step(model, member, *map(jnp.asarray, flat))
-        following, rewards, ends, disagreement = (np.asarray(x).reshape(*shape, *x.shape[1:]) for x in stepped)
-        running &= (disagreement <= limit) & np.isfinite(following).all(-1)
-        # The model learned (r - centre (1 - gamma m)) / spread, where m is the probability that the episode goes on.
-        raw = units.spread * rewards + units.centre * (1.0 - discount * (1.0 - ends))
-        earned += np.where(running, alive * raw, 0.0)
-        alive = np.where(running, alive * weight * (1.0 - ends), alive)
-        states = np.where(running[..., None], following, states)
-        actions = np.where(running[..., None], actors.at(states), actions)
-        if time % 50 == 0:
+    shape, units = states.shape[:2], log.units
+    horizon = undiscounted or int(np.ceil(np.log(NEGLIGIBLE) / np.log(log.discount)))
+    weight = 1.0 if undiscounted else log.discount
+    member = jnp.asarray(np.repeat(np.arange(MEMBERS), len(chosen)))
+    world = World(model, member, limit, weight, log.discount, units.centre, units.spread)
+    first = jnp.asarray(states), jnp.asarray(actors.at(states))
+    walk = Walk(*first, jnp.ones(shape, bool), jnp.ones(shape), jnp.zeros(shape), jnp.zeros(shape))
+    at_a_time = 1 if actors.program is None else TOGETHER
+    for time in range(0, horizon, at_a_time):
+        if actors.program is None:
+            walk = _one_step(world, walk)
+            walk = _and_act(walk, jnp.asarray(actors.at(np.asarray(walk.states))))
+        else:
+            walk = _walk_on(min(TOGETHER, horizon - time), *actors.program, world, walk)
+        if time % TOGETHER == 0:
             progress("rollouts in the learned model", time, horizon)
-        if not running.any():
+        if not bool(walk.running.any()):
             break
-    after = values_at(take(fitted.networks, slice(1, None)), jnp.asarray(states), jnp.asarray(actions))
+    alive, earned = np.asarray(walk.alive, np.float64), np.asarray(walk.earned, np.float64)
+    after = values_at(take(fitted.networks, slice(1, None)), walk.states, walk.actions)
     behind = alive * (units.centre + units.spread * np.asarray(after, np.float64))
 
     def by_member(values: NDArray[np.float64]) -> NDArray[np.float64]:
         return values.reshape(policies, MEMBERS, -1).mean(2)
 
     own = float(whole_returns(log, fitted.networks)[chosen].mean())
-    return Rollouts(by_member(earned), by_member(alive), by_member(behind), own)
+    doubt = by_member(np.asarray(walk.doubt, np.float64))
+    return Rollouts(by_member(earned), by_member(alive), by_member(behind), own, doubt)
