@@ -32,7 +32,7 @@ def main() -> None:
         seeds=arguments.seeds,
         alpha=[HEADLINE, LARGER],
         episodes=20,
-        evaluate_every=2_500,
+        evaluate_every=4_000,
         out=arguments.out,
         overwrite=True,
     )

@@ -26,8 +26,6 @@ from sbac.data import normalised_score
 from sbac.results.cells import CellRecord, folder_of, read_cells
 
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
-QUANTILES = (1.0, 0.99)
-"""Of the members' disagreement over the log: where the model's rollouts are cut, besides never."""
 
 
 # --- Rows -------------------------------------------------------------------------------------------------------------
@@ -60,14 +58,13 @@ def measure(results: Path, cell: CellRecord, effort_name: str | None, models: Se
         hidden, steps = (effort.model_hidden, effort.model_steps) if name == "own" else json.loads(name)
         model = learn(log, dataclasses.replace(effort, model_hidden=tuple(hidden), model_steps=steps), 0)
         found = np.asarray(disagreements(model, log.transitions.states, log.transitions.actions))
-        usual_doubt = float(found.mean())
-        limits = {f"{q:g}": float(np.quantile(found, q)) for q in QUANTILES} | {"never": np.inf}
+        limits = {"1": float(found.max()), "never": np.inf}
         longest = int(np.diff(log.data.episodes, axis=1).max())
         for limit_name, limit in limits.items():
             for undiscounted in (None, longest):
                 said = roll(log, model, actors, len(policies), judged.fitted, limit, Reporter(), undiscounted)
                 title = f"{name} {limit_name}" + (" undiscounted" if undiscounted else "")
-                rolled[title] = [said.earned, said.left, said.behind, said.doubt / usual_doubt, said.own]
+                rolled[title] = [said.earned, said.left, said.behind, said.own]
                 if len(rolled) == 1:  # so far it was what sbac select does
                     selected_after = time.perf_counter() - started
     seconds = time.perf_counter() - started
@@ -92,7 +89,7 @@ def measure(results: Path, cell: CellRecord, effort_name: str | None, models: Se
                 "path": rounded(moving[:, i + 1]),
                 "diagnostics": dataclasses.asdict(found.diagnostics),
                 "models": {
-                    name: [*(rounded(part[i]) for part in parts[:4]), float(f"{parts[4]:.6g}")]
+                    name: [*(rounded(part[i]) for part in parts[:3]), float(f"{parts[3]:.6g}")]
                     for name, parts in rolled.items()
                 },
                 "log": float(log.returns.mean()),
@@ -135,9 +132,10 @@ def candidates_of(rows: Sequence[dict[str, Any]], cut: str = "own 1") -> list[An
     found: list[Candidate] = []
     for row in rows:
         own = np.full(len(row["gains"]), row["own"])
-        estimate = from_replicates(own, np.array(row["gains"]), Diagnostics(**row["diagnostics"]))
+        diagnostics = Diagnostics(**{"reach": row["departures"][2], **row["diagnostics"]})
+        estimate = from_replicates(own, np.array(row["gains"]), diagnostics)
         if cut in row["models"]:
-            earned, left, behind, _, mean = (np.asarray(part) for part in row["models"][cut])
+            earned, left, behind, mean = (np.asarray(part) for part in row["models"][cut])
             estimate = with_model(estimate, own, earned + behind - mean, float(1 - left.mean()))
         found.append(Candidate(row["label"], row["seed"], row["setting"], learned_from(estimate, own)))
     return found
@@ -173,7 +171,7 @@ def choice_lines(rows: list[dict[str, Any]]) -> list[str]:
         verdict = decide(candidates, preset)
         taken, usual = labels.index(verdict.label), labels.index(usual_candidate(candidates, preset).label)
         best = scored[chosen_on.argmax()]
-        gains = [candidate.gain for candidate in candidates]
+        gains = [candidate.cautious for candidate in candidates]  # what they are ranked by
         rank = (
             float(np.asarray(stats.spearmanr(gains, [np.mean(row["discounted"]) for row in own]))[0])
             if len(own) > 2

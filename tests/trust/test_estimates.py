@@ -8,7 +8,17 @@ import pytest
 
 import sbac
 from sbac.trust.behaviour import clone, departures
-from sbac.trust.estimates import Diagnostics, combined, doubts, fqe, from_replicates, judge
+from sbac.trust.estimates import (
+    OPTIMISM,
+    UNKNOWN,
+    Diagnostics,
+    combined,
+    doubts,
+    fqe,
+    from_replicates,
+    judge,
+    learned_from,
+)
 from sbac.trust.fitting import Effort
 from sbac.trust.log import read_log
 from truth.logged import Linear, Table
@@ -114,7 +124,8 @@ def test_nothing_speaks_against_a_sound_estimate() -> None:
         ({"least": -2.0}, "beyond what the rewards allow"),
         ({"moved": -0.3}, "still moving"),
         ({"missed": 0.8}, "misses the log's own mean return"),
-        ({"distance": 4.0}, "no data there"),
+        ({"distance": 4.0, "reach": 9.0}, "acts 4.0 of the log's deviations"),
+        ({"reach": 3.5}, "in one state of ten"),
         ({"model_gain": 3.0}, "do not confirm"),
     ],
 )
@@ -137,14 +148,23 @@ def test_the_interval_is_students_widened_by_what_is_known_to_be_off() -> None:
     assert exact.value == pytest.approx(5.0)
 
 
-def test_two_estimators_are_weighed_by_their_precision() -> None:
-    gains = np.array([1.0, 1.1, 0.9])  # a deviation of 0.1
-    alike = dataclasses.replace(SOUND, model_gain=1.4, model_spread=0.1)
-    assert combined(gains, alike) == pytest.approx((1.2, math.sqrt(0.1**2 / 2 + 0.2**2)))
-    surer = dataclasses.replace(SOUND, model_gain=1.4, model_spread=0.2)
-    assert combined(gains, surer)[0] == pytest.approx((1.0 / 0.01 + 1.4 / 0.04) / (1 / 0.01 + 1 / 0.04))
-    agreeing = dataclasses.replace(SOUND, model_gain=1.0, model_spread=0.1)
-    assert combined(gains, agreeing) == pytest.approx((1.0, 0.1 / math.sqrt(2)))
+def test_two_estimators_weigh_the_same_and_their_difference_widens_the_interval() -> None:
+    own, gains = np.array([4.0, 4.1, 3.9]), np.array([1.0, 1.1, 0.9])  # a deviation of 0.1
+    found = dataclasses.replace(SOUND, missed=0.0, model_gain=1.4, model_spread=0.2)
+    deviation = 0.5 * math.hypot(0.1, 0.2)
+    assert combined(gains, found) == pytest.approx((1.2, deviation, 0.2))
+    estimate = from_replicates(own, gains, found)
+    assert estimate.gain == pytest.approx(1.2)
+    assert estimate.gain_high - estimate.gain == pytest.approx(math.hypot(2.919986 * deviation, 0.2))
+
+
+def test_a_policy_that_was_learned_from_the_log_has_a_wider_interval() -> None:
+    own, gains = np.array([4.0, 4.1, 3.9]), np.array([1.0, 1.1, 0.9])
+    plain = from_replicates(own, gains, dataclasses.replace(SOUND, missed=0.0, return_deviation=2.0))
+    learned = learned_from(plain, own)
+    half = math.hypot(2.919986 * 0.1, UNKNOWN * 2.0)
+    assert learned.gain_high - learned.gain == pytest.approx(half)
+    assert learned.gain - learned.gain_low == pytest.approx(half + OPTIMISM * SOUND.distance * 2.0)
 
 
 def test_fqe_names_an_unknown_effort() -> None:

@@ -230,7 +230,10 @@ def _basis(about: CandidateRecord, choice: ChoiceRecord) -> str:
             f"{found.least:.{digits}f} to {found.largest:.{digits}f}; "
             f"{found.lowest_possible:.{digits}f} to {found.highest_possible:.{digits}f}",
         ),
-        ("distance from the log, in its deviations", f"{found.distance:.1f}"),
+        (
+            "distance from the log, in its deviations: the mean, and what one state in ten exceeds",
+            f"{found.distance:.1f}; {found.reach:.1f}",
+        ),
     ]
     if found.model_gain is not None and found.model_share is not None:
         rows.append(("gain by the learned model", f"{found.model_gain:.{digits}f}"))

@@ -208,7 +208,8 @@ def clearly_above(best: Candidate, usual: Candidate) -> bool:
     if best.estimate is None or usual.estimate is None:
         return False
     difference = np.asarray(best.estimate.gains) - np.asarray(usual.estimate.gains)
-    return len(difference) > 1 and best.cautious - usual.cautious > CAN_TELL * float(difference.std(ddof=1))
+    weight = 1.0 if best.estimate.diagnostics.model_gain is None else 0.5  # of fitted Q evaluation in the gain
+    return len(difference) > 1 and best.cautious - usual.cautious > CAN_TELL * weight * float(difference.std(ddof=1))
 
 
 def usual_candidate(candidates: Sequence[Candidate], preset: Settings) -> Candidate:

@@ -30,17 +30,17 @@ MOVING = 0.5
 MISSED = 0.5
 """In standard deviations of the log's returns: by how much the method may miss the log's own value, which is known."""
 FAR = 1.5
-"""In the log's own deviations: farther from its mean action there is next to no data."""
+"""In the log's own deviations, the mean over states: farther from its mean action there is next to no data."""
+FAR_AT_TIMES = 3.0
+"""The same for one state in ten: a policy that stays near the log mostly may still leave it where it matters."""
 APART = 3.0
 """Of both estimators' deviations together, and half a deviation of the log's returns on top: if they differ by more,
 they do not confirm each other."""
-OPTIMISM = 1.3
+OPTIMISM = 1.0
 """By how much the gain of a policy that was learned from the same log may lie too high, in deviations of the log's
 returns for each of the log's own deviations that the policy departs from it. Found on development runs."""
-
-
-LEAST_SPREAD = 0.02
-"""Of a deviation of the log's returns: no estimator is taken to be more exact than this."""
+UNKNOWN = 0.2
+"""In deviations of the log's returns: the error of such a gain that no resampling shows. Found on the same runs."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,12 @@ class Diagnostics:
     """The share of the discounted time that its rollouts lasted before they were cut."""
     model_spread: float = 0.0
     """The standard deviation of the gain over the model's members."""
+    reach: float = 0.0
+    """The distance that one state in ten exceeds."""
     optimism: float = 0.0
     """By how much the gain may lie too high because the policy was learned from the same log."""
+    unknown: float = 0.0
+    """The error to either side that no resampling shows, for such a policy."""
     effective_share: float | None = None
     """Of the log's rows that carry the weights of p.sample, where they were computed."""
 
@@ -141,13 +145,13 @@ def judge(log: Log, policies: Sequence[Acts], effort: Effort, seed: int, progres
     behaviour = clone(log, effort.hidden, seed, min(STEPS, sum(effort.steps)))
     rows = compared_rows(log)
     estimates = [
-        estimate(log, fitted, number, float(departures(log, behaviour, policy, rows).mean()))
+        estimate(log, fitted, number, departures(log, behaviour, policy, rows))
         for number, policy in enumerate(policies, 1)
     ]
     return Judged(log, estimates, fitted, behaviour)
 
 
-def estimate(log: Log, fitted: Fitted, number: int, distance: float) -> Estimate:
+def estimate(log: Log, fitted: Fitted, number: int, departed: NDArray[np.float64]) -> Estimate:
     """The estimate of the policy with this number; 0 is the log's own behaviour."""
     gains = fitted.values[:, number] - fitted.values[:, 0]  # (records, replicates)
     missed = float((fitted.values[-1, 0] - fitted.own).mean())
@@ -162,7 +166,8 @@ def estimate(log: Log, fitted: Fitted, number: int, distance: float) -> Estimate
         float(gains[-1].mean() - before),
         missed,
         float(log.returns.std()),
-        distance,
+        float(departed.mean()),
+        reach=float(np.quantile(departed, 0.9)),
     )
     return from_replicates(fitted.own, gains[-1], diagnostics)
 
@@ -171,15 +176,16 @@ def from_replicates(own: NDArray[np.float64], gains: NDArray[np.float64], diagno
     """The estimate from the replicates' values of the log and their gains; `diagnostics` widen or forbid an interval.
 
     The value is the log's own mean return, which is known, plus the gain, which is a difference of two networks that
-    share their episodes, their batches and their first weights. The interval is Student's t for the spread of the
-    replicates, widened by how far the networks miss the log's own value, and to below by the optimism of a policy that
-    was learned from the same log.
+    share their episodes, their batches and their first weights. Where a learned model was asked as well, the gain is
+    the mean of both. The interval is Student's t for the spreads, widened by how far the two are apart, by how far the
+    networks miss the log's own value, and for a policy that was learned from the same log by what no resampling shows
+    and, to below, by its optimism.
     """
-    gain, deviation = combined(gains, diagnostics)
+    gain, deviation, apart = combined(gains, diagnostics)
     quantile = float(stdtrit(len(gains) - 1, 0.5 + LEVEL / 2)) if len(gains) > 1 else math.inf
     value = float(own.mean()) + gain
     of_the_log = float(own.std(ddof=1)) if len(own) > 1 else math.inf
-    gain_half = math.hypot(quantile * deviation, diagnostics.missed)
+    gain_half = math.hypot(quantile * deviation, apart, diagnostics.missed, diagnostics.unknown)
     value_half = math.hypot(gain_half, quantile * of_the_log)
     below = diagnostics.optimism
     warnings = doubts(diagnostics, float(gains.mean()), half_width(gains))
@@ -191,20 +197,17 @@ def from_replicates(own: NDArray[np.float64], gains: NDArray[np.float64], diagno
     )  # fmt: skip
 
 
-def combined(gains: NDArray[np.float64], found: Diagnostics) -> tuple[float, float]:
-    """The gain by both estimators, each weighed by its precision, and its standard deviation.
+def combined(gains: NDArray[np.float64], found: Diagnostics) -> tuple[float, float, float]:
+    """The gain by both estimators, its standard deviation, and how far each is from it.
 
-    Where they differ by more than their spreads explain, the difference adds to the deviation.
+    They weigh the same: what is wrong with either is not what their spreads show.
     """
     gain = float(gains.mean())
     spread = float(gains.std(ddof=1)) if len(gains) > 1 else math.inf
     if found.model_gain is None:
-        return gain, spread
-    least = LEAST_SPREAD * found.return_deviation + 1e-12
-    fitted, rolled = max(spread, least) ** 2, max(found.model_spread, least) ** 2
-    share = 1.0 if math.isinf(fitted) else fitted / (fitted + rolled)  # of the model
-    between = share * (1.0 - share) * (found.model_gain - gain) ** 2
-    return gain + share * (found.model_gain - gain), math.sqrt(share * rolled + between)
+        return gain, spread, 0.0
+    apart = 0.5 * (found.model_gain - gain)
+    return gain + apart, 0.5 * math.hypot(spread, found.model_spread), abs(apart)
 
 
 def half_width(replicates: NDArray[np.float64]) -> float:
@@ -232,6 +235,11 @@ def doubts(found: Diagnostics, gain: float, half: float) -> list[str]:
         reasons.append(f"the method misses the log's own mean return, which is known, by {found.missed:+.3g}")
     if found.distance > FAR:
         reasons.append(f"the policy acts {found.distance:.1f} of the log's deviations away from it: no data there")
+    elif found.reach > FAR_AT_TIMES:
+        reasons.append(
+            f"in one state of ten the policy acts {found.reach:.1f} or more of the log's deviations away from it: "
+            "no data there"
+        )
     spreads = half / 2 + found.model_spread
     apart = APART * spreads + 0.5 * found.return_deviation
     if found.model_gain is not None and abs(found.model_gain - gain) > apart:
@@ -254,7 +262,8 @@ def with_model(found: Estimate, own: NDArray[np.float64], gains: NDArray[np.floa
 
 
 def learned_from(found: Estimate, own: NDArray[np.float64]) -> Estimate:
-    """The estimate of a policy that was learned from the same log: its lower bound allows for optimism."""
-    optimism = OPTIMISM * found.diagnostics.distance * found.diagnostics.return_deviation
-    diagnostics = replace(found.diagnostics, optimism=optimism)
+    """The estimate of a policy that was learned from the same log: wider, and its lower bound allows for optimism."""
+    unit = found.diagnostics.return_deviation
+    optimism = OPTIMISM * found.diagnostics.distance * unit
+    diagnostics = replace(found.diagnostics, optimism=optimism, unknown=UNKNOWN * unit)
     return replace(from_replicates(own, np.asarray(found.gains), diagnostics), weighted=found.weighted)

@@ -126,8 +126,6 @@ class Walk(eqx.Module):
     alive: Float[Array, "policies rollouts"]
     """The weight of the present step: the discount so far, times the probability that no end came."""
     earned: Float[Array, "policies rollouts"]
-    doubt: Float[Array, "policies rollouts"]
-    """The members' disagreement so far, each step at its weight."""
 
 
 class World(eqx.Module):
@@ -153,7 +151,8 @@ def _step(world: World, walk: Walk) -> Walk:
         return found.next_states[own], found.rewards[own], found.ends[own], found.disagreement
 
     following, rewards, ends, disagreement = jax.vmap(policy)(walk.states, walk.actions)
-    running = walk.running & (disagreement <= world.limit) & jnp.isfinite(following).all(-1)
+    known = jnp.isfinite(following).all(-1) & jnp.isfinite(rewards)
+    running = walk.running & known & (disagreement <= world.limit)
     # The model learned (r - centre (1 - gamma m)) / spread, where m is the probability that the episode goes on.
     raw = world.spread * rewards + world.centre * (1.0 - world.discount * (1.0 - ends))
     return Walk(
@@ -162,7 +161,6 @@ def _step(world: World, walk: Walk) -> Walk:
         running,
         jnp.where(running, walk.alive * world.weight * (1.0 - ends), walk.alive),
         walk.earned + jnp.where(running, walk.alive * raw, 0.0),
-        walk.doubt + jnp.where(running, walk.alive * disagreement, 0.0),
     )
 
 
@@ -199,8 +197,6 @@ class Rollouts:
     """What fitted Q evaluation promises behind the cut, discounted."""
     own: float
     """The log's mean return from the same first states."""
-    doubt: NDArray[np.float64]
-    """The members' disagreement about the next state, summed as rewards are, in units of the log's own changes."""
 
     @property
     def gains(self) -> NDArray[np.float64]:
@@ -247,7 +243,7 @@ def roll(
     member = jnp.asarray(np.repeat(np.arange(MEMBERS), len(chosen)))
     world = World(model, member, limit, weight, log.discount, units.centre, units.spread)
     first = jnp.asarray(states), jnp.asarray(actors.at(states))
-    walk = Walk(*first, jnp.ones(shape, bool), jnp.ones(shape), jnp.zeros(shape), jnp.zeros(shape))
+    walk = Walk(*first, jnp.ones(shape, bool), jnp.ones(shape), jnp.zeros(shape))
     at_a_time = 1 if actors.program is None else TOGETHER
     for time in range(0, horizon, at_a_time):
         if actors.program is None:
@@ -267,5 +263,4 @@ def roll(
         return values.reshape(policies, MEMBERS, -1).mean(2)
 
     own = float(whole_returns(log, fitted.networks)[chosen].mean())
-    doubt = by_member(np.asarray(walk.doubt, np.float64))
-    return Rollouts(by_member(earned), by_member(alive), by_member(behind), own, doubt)
+    return Rollouts(by_member(earned), by_member(alive), by_member(behind), own)
