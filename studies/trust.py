@@ -37,7 +37,6 @@ def measure(results: Path, cell: CellRecord, effort_name: str | None, models: Se
 
     from sbac.runs import Run, policy_record, policy_setting
     from sbac.trust.acting import Actors
-    from sbac.trust.behaviour import compared_rows, departures
     from sbac.trust.choosing import default_effort, discount_of, log_of, preset_setting
     from sbac.trust.estimates import judge
     from sbac.trust.fitting import Reporter, find_effort
@@ -51,7 +50,6 @@ def measure(results: Path, cell: CellRecord, effort_name: str | None, models: Se
     policies = [policy for policy in run.policies if policy.is_finite]
     judged = judge(log, policies, effort, 0)
     fitted_after = selected_after = time.perf_counter() - started
-    departed = [departures(log, judged.behaviour, policy, compared_rows(log)) for policy in policies]
     rolled: dict[str, Any] = {}
     actors = Actors(log, policies)
     for name in models:
@@ -95,7 +93,6 @@ def measure(results: Path, cell: CellRecord, effort_name: str | None, models: Se
                 "log": float(log.returns.mean()),
                 "best_logged": float(log.returns.max()),
                 "effort": dataclasses.asdict(effort),
-                "departures": rounded(np.quantile(departed[i], [0.1, 0.5, 0.9, 0.99])),
                 "seconds": [round(fitted_after, 1), round(selected_after, 1), round(seconds, 1)],
             }
         )  # fmt: skip
@@ -132,7 +129,7 @@ def candidates_of(rows: Sequence[dict[str, Any]], cut: str = "own 1") -> list[An
     found: list[Candidate] = []
     for row in rows:
         own = np.full(len(row["gains"]), row["own"])
-        diagnostics = Diagnostics(**{"reach": row["departures"][2], **row["diagnostics"]})
+        diagnostics = Diagnostics(**row["diagnostics"])
         estimate = from_replicates(own, np.array(row["gains"]), diagnostics)
         if cut in row["models"]:
             earned, left, behind, mean = (np.asarray(part) for part in row["models"][cut])

@@ -38,6 +38,9 @@ def test_every_kind_acts_as_in_numpy(log, kind) -> None:
     np.testing.assert_array_equal(after[0], log.own_actions()[0])
     states = np.stack([np.asarray(log.starts)] * 2)
     np.testing.assert_allclose(actors.at(states), first[1:], atol=2e-5)
+    rows = np.array([3, 40, 7])
+    wanted = [log.act(policy, log.data.observations[rows]) for policy in policies]
+    np.testing.assert_allclose(actors.at_rows(rows), wanted, atol=2e-5)
 
 
 def test_other_functions_act_beside_them(log) -> None:

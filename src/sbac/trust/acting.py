@@ -60,6 +60,17 @@ class Actors:
             return np.stack([self._log.act(p, rows) for p, rows in zip(self._policies, observations, strict=True)])
         return np.asarray(self._all(self._constants, jnp.asarray(states)))
 
+    def at_rows(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """All policies' actions at the same rows of the dataset: (policies, rows, act)."""
+        observations = self._log.data.observations[rows]
+        if self._graphs is None:
+            return np.stack([self._log.act(policy, observations) for policy in self._policies])
+        shared = jnp.asarray(observations)
+        return np.stack([np.asarray(self._one(self._numbers(i), shared)) for i in range(len(self._policies))])
+
+    def _numbers(self, number: int) -> Constants:
+        return {name: values[number] for name, values in self._constants.items()}
+
     def tables(self) -> tuple[Float[Array, "policies rows act"], Float[Array, "policies episodes act"]]:
         """The actions after every row of the log and at the first states; the log's own come first."""
         data, own = self._log.data, self._log.own_actions()
@@ -72,7 +83,7 @@ class Actors:
         starts = jnp.asarray(data.initial_observations)
         after, first = [jnp.asarray(own[0])], [jnp.asarray(own[1])]
         for number in range(len(self._policies)):
-            constants = {name: values[number] for name, values in self._constants.items()}
+            constants = self._numbers(number)
             after.append(jnp.concatenate([self._one(constants, block) for block in blocks]))
             first.append(self._one(constants, starts))
         stacked = jnp.stack(after), jnp.stack(first)

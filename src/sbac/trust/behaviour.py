@@ -60,10 +60,16 @@ def departures(log: Log, model: GaussianPolicy, policy: Acts, rows: NDArray[np.i
 
     The root of the mean square over the dimensions of the action.
     """
-    observations = log.data.observations[rows]
-    mean, deviation = behaviour_at(model, log.units.states(observations))
-    actions = np.asarray(pre_tanh(jnp.asarray(log.units.within_bounds(log.act(policy, observations)))))
-    return np.sqrt((((actions - mean) / deviation) ** 2).mean(1, dtype=np.float64))
+    return departed(log, model, log.act(policy, log.data.observations[rows])[None], rows)[0]
+
+
+def departed(
+    log: Log, model: GaussianPolicy, actions: NDArray[np.float32], rows: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """The same of several policies' actions at these rows, in the networks' units: (policies, rows, act)."""
+    mean, deviation = behaviour_at(model, log.units.states(log.data.observations[rows]))
+    before = np.stack([np.asarray(pre_tanh(jnp.asarray(log.units.within_bounds(part)))) for part in actions])
+    return np.sqrt((((before - mean) / deviation) ** 2).mean(-1, dtype=np.float64))
 
 
 def compared_rows(log: Log) -> NDArray[np.int64]:

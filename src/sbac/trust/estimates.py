@@ -12,7 +12,7 @@ from sbac.data import Dataset, load
 from sbac.errors import UserError, not_negative
 from sbac.nn import GaussianPolicy
 from sbac.trust.acting import Actors
-from sbac.trust.behaviour import STEPS, clone, compared_rows, departures
+from sbac.trust.behaviour import STEPS, clone, compared_rows, departed
 from sbac.trust.fitting import Effort, Fitted, Reporter, find_effort, fit
 from sbac.trust.log import Acts, Log, read_log, resample
 
@@ -140,18 +140,17 @@ def judge(log: Log, policies: Sequence[Acts], effort: Effort, seed: int, progres
     """Estimates the values of several policies in one program."""
     report = Reporter() if progress is None else progress
     sample = resample(log, effort.replicates, effort.folds, np.random.default_rng(seed))
-    after, first = Actors(log, policies).tables()
+    actors = Actors(log, policies)
+    after, first = actors.tables()
     fitted = fit(log, sample, after, first, effort, seed, report)
     behaviour = clone(log, effort.hidden, seed, min(STEPS, sum(effort.steps)))
     rows = compared_rows(log)
-    estimates = [
-        estimate(log, fitted, number, departures(log, behaviour, policy, rows))
-        for number, policy in enumerate(policies, 1)
-    ]
+    distances = departed(log, behaviour, actors.at_rows(rows), rows)
+    estimates = [estimate(log, fitted, number, found) for number, found in enumerate(distances, 1)]
     return Judged(log, estimates, fitted, behaviour)
 
 
-def estimate(log: Log, fitted: Fitted, number: int, departed: NDArray[np.float64]) -> Estimate:
+def estimate(log: Log, fitted: Fitted, number: int, distances: NDArray[np.float64]) -> Estimate:
     """The estimate of the policy with this number; 0 is the log's own behaviour."""
     gains = fitted.values[:, number] - fitted.values[:, 0]  # (records, replicates)
     missed = float((fitted.values[-1, 0] - fitted.own).mean())
@@ -166,8 +165,8 @@ def estimate(log: Log, fitted: Fitted, number: int, departed: NDArray[np.float64
         float(gains[-1].mean() - before),
         missed,
         float(log.returns.std()),
-        float(departed.mean()),
-        reach=float(np.quantile(departed, 0.9)),
+        float(distances.mean()),
+        reach=float(np.quantile(distances, 0.9)),
     )
     return from_replicates(fitted.own, gains[-1], diagnostics)
 
