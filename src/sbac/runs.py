@@ -284,6 +284,11 @@ def policy_setting(policy: Policy, grid: Iterable[str]) -> dict[str, Setting]:
     return {name: config[name] for name in grid if config.get(name) is not None}
 
 
+def offered(policies: Iterable[Policy]) -> list[Policy]:
+    """What there is to choose from: the policies, those with a dial at every alpha that it offers."""
+    return [turned for policy in policies for turned in policy.spread()]
+
+
 def config_fields(record: RunRecord) -> set[str]:
     """The names of the options that the run's method has."""
     return set(record.runs[0])

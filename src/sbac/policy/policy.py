@@ -64,13 +64,18 @@ class Policy:
         """Whether all numbers in its arrays are finite; after a training that diverged they are not."""
         return all(bool(np.isfinite(array).all()) for array in self.arrays.values())
 
+    @property
+    def has_dial(self) -> bool:
+        """Whether it was trained for a range of alphas."""
+        return "dial/row" in self.arrays
+
     def at(self, *, alpha: float) -> "Policy":
         """The policy of another alpha, for a policy that was trained for a range of them."""
         own = self.config.get("alpha")
         finite("alpha", alpha)
         if own == alpha:
             return self
-        if "dial/row" not in self.arrays:
+        if not self.has_dial:
             trained = "without an alpha" if own is None else f"for alpha {own:g} alone"
             raise UserError(f"alpha {alpha:g}: the policy was trained {trained}")
         low, high = (float(bound) for bound in self.arrays["dial/range"])
@@ -79,10 +84,17 @@ class Policy:
         # The dial goes from -1 to 1 along log alpha, and enters the first layer as one more input.
         moved = 2.0 * math.log(alpha / float(self.config["alpha"])) / math.log(high / low)
         bias = self.arrays["policy/biases/0"] + np.float32(moved) * self.arrays["dial/row"]
-        parts = str(self.config["label"]).split("_")
-        label = "_".join(f"alpha={alpha:g}" if part.startswith("alpha=") else part for part in parts)
-        config = self.config | {"alpha": alpha, "label": label}
+        others = [part for part in str(self.config["label"]).split("_") if not part.startswith("alpha=")]
+        config = self.config | {"alpha": alpha, "label": "_".join([f"alpha={alpha:g}", *others])}
         return Policy(self.kind, self.arrays | {"policy/biases/0": bias}, config)
+
+    def spread(self) -> "list[Policy]":
+        """The policy; one that was trained for a range of alphas at all of them, a factor of two apart."""
+        if not self.has_dial:
+            return [self]
+        own = float(self.config["alpha"])
+        low, high = (math.log2(float(bound) / own) for bound in self.arrays["dial/range"])
+        return [self.at(alpha=own * 2.0**power) for power in range(math.ceil(low - 1e-3), math.floor(high + 1e-3) + 1)]
 
     def __call__(self, observations: ArrayLike) -> Floats:
         """The deterministic action(s) for one observation or a batch of them.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sbac.nn import GaussianPolicy
 from sbac.report.card_picture import returns_picture
-from sbac.runs import Run, policy_record
+from sbac.runs import Run, offered, policy_record
 from sbac.text import setting_text
 from sbac.trust.behaviour import behaviour_at, clone, compared_rows, departures
 from sbac.trust.choosing import CandidateRecord, ChoiceRecord
@@ -44,7 +44,7 @@ class Departure:
 def build_card(run: Run, log: Log, choice: ChoiceRecord, label: str | None = None) -> str:
     """The page. `label`: another policy than the one that was chosen."""
     chosen = label or choice.label
-    policy = next(policy for policy in run.policies if policy_record(policy).label == chosen)
+    policy = next(policy for policy in offered(run.policies) if policy_record(policy).label == chosen)
     about = next(row for row in choice.candidates if row.label == chosen)
     model = clone(log, (64, 64), 0)
     rows = compared_rows(log)
@@ -102,12 +102,14 @@ def _section(title: str, body: str) -> str:
 
 def true_returns(run: Run, about: CandidateRecord) -> list[float] | None:
     """The discounted returns of the policy's last evaluation, where it was evaluated."""
+    if about.label not in run.record.labels:
+        return None  # a dial at another alpha: no such policy was evaluated
     rows = [
         row.episodes.discounted_returns
         for row in run.evaluation_rows
         if row.place.seed == about.seed
         and row.episodes.discounted_returns is not None
-        and all(row.place.setting.get(name) == value for name, value in about.setting.items())
+        and all(row.place.setting.get(name, value) == value for name, value in about.setting.items())
     ]
     return rows[-1] if rows else None
 

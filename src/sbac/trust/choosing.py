@@ -18,7 +18,7 @@ from sbac.data import Dataset, load
 from sbac.errors import UserError, not_negative
 from sbac.policy import Policy
 from sbac.records import Json, Setting, Settings, as_json, parse
-from sbac.runs import Run, RunRecord, policy_record, policy_setting
+from sbac.runs import Run, RunRecord, offered, policy_record, policy_setting
 from sbac.trust.estimates import Diagnostics, Estimate, judge, learned_from, with_model
 from sbac.trust.fitting import Effort, Reporter, find_effort
 from sbac.trust.log import Log, read_log
@@ -145,7 +145,7 @@ def select(
     )
     candidates = judged_candidates(found, log, spent, seed, model, weighted, progress or Reporter())
     verdict = decide(candidates, preset_setting(found.record))
-    return Choice(found.policies, candidates, verdict, float(log.returns.mean()), log.discount)
+    return Choice(offered(found.policies), candidates, verdict, float(log.returns.mean()), log.discount)
 
 
 def judged_candidates(
@@ -153,7 +153,8 @@ def judged_candidates(
 ) -> list[Candidate]:
     """All policies of the run with their estimates."""
     check_sizes(log, run.policies[0])
-    whole = [policy for policy in run.policies if policy.is_finite]
+    policies = offered(run.policies)
+    whole = [policy for policy in policies if policy.is_finite]
     found: dict[str, Estimate] = {}
     if whole:
         judged = judge(log, whole, effort, seed, progress)
@@ -173,9 +174,9 @@ def judged_candidates(
                 progress("weighted estimates", i + 1, len(whole))
         found = {label_of(policy): estimate for policy, estimate in zip(whole, estimates, strict=True)}
     candidates: list[Candidate] = []
-    for policy in run.policies:
+    for policy in policies:
         about = policy_record(policy)
-        setting = policy_setting(policy, about.grid)
+        setting = policy_setting(policy, [*about.grid, "alpha"] if policy.has_dial else about.grid)
         candidates.append(Candidate(about.label, about.seed, setting, found.get(about.label)))
     return candidates
 
