@@ -223,22 +223,21 @@ def test_an_environment_without_tries_is_refused(trained, capsys) -> None:
 
 def test_a_dial_is_judged_at_all_its_alphas(tmp_path) -> None:
     """The alpha that is taken need not be one that a policy file stands at; export and card find it all the same."""
-    world = Table.random(0)
-    data = sbac.Dataset(**world.log(30, 0))
+    data, folder = sbac.Dataset(**Table.random(0).log(30, 0)), tmp_path / "run"
     run = sbac.train(data, "sbac", steps=[60, 60], dial=True, seeds=2, hidden=[16], batch_size=32, evaluate=False,
-                     progress=False, out=tmp_path / "run")  # fmt: skip
+                     progress=False, out=folder)  # fmt: skip
     choice = select(run, data, effort=TINY)
     offers = {(row["alpha"], row["seed"]) for row in choice.table}
     assert offers == {(2.0**power, seed) for power in range(-4, 3) for seed in (0, 1)}
     assert len({row["label"] for row in choice.table}) == 14
     label = "alpha=0.25_seed=1"
     record = dataclasses.replace(choice_record(choice), label=label)
-    (run.folder / "selection.json").write_text(json.dumps(files.finite(as_json(record))))
+    (folder / "selection.json").write_text(json.dumps(files.finite(as_json(record))))
     wanted = run.policies[1].at(alpha=0.25)
-    taken = chosen_policy(run.folder)
+    taken = chosen_policy(folder)
     assert taken.config["label"] == label and taken.config["alpha"] == 0.25
     np.testing.assert_array_equal(taken(data.observations[:5]), wanted(data.observations[:5]))
     assert not np.array_equal(taken(data.observations[:5]), run.policies[1](data.observations[:5]))
     assert label in build_card(run, read_log(data, 0.99), record)
     with pytest.raises(sbac.UserError, match=r"alpha=0\.3"):
-        chosen_policy(run.folder, "alpha=0.3_seed=1")
+        chosen_policy(folder, "alpha=0.3_seed=1")
