@@ -1,7 +1,6 @@
 """SBAC on the embedded Hopper log: a table, a learning curve, and the policies in runs/demo.
 
-The same in Python as `sbac train hopper-demo --seeds 5 --alpha ...`, with the clone beside it. The alpha that counts
-is the preset's; the second one shows what a larger weight on the behaviour does.
+The same in Python as `sbac train hopper-demo --seeds 5`, with the clone beside it.
 """
 
 import argparse
@@ -15,7 +14,7 @@ import sbac.data
 from sbac.report.curves import learning_curves
 from sbac.report.summary import SettingSummary, last_evaluations, render, scores_or_returns, summarise_settings
 
-HEADLINE, LARGER = 1.0, 4.0
+OTHER_SEEDS = "four fifths of this training had +11.8 over 20 other seeds, standard error 5.7 (docs/findings.md)."
 
 
 def main() -> None:
@@ -30,9 +29,8 @@ def main() -> None:
         data,
         "sbac",
         seeds=arguments.seeds,
-        alpha=[HEADLINE, LARGER],
         episodes=20,
-        evaluate_every=4_000,
+        evaluate_every=5_000,
         out=arguments.out,
         overwrite=True,
     )
@@ -46,13 +44,10 @@ def main() -> None:
     print(render([logged, *summarise_settings([*named, *policies])]))
 
     of_clone = {clone.seed: np.mean(scores_or_returns(clone.episodes)) for clone in clones}
-    gains = [
-        np.mean(scores_or_returns(policy.episodes)) - of_clone[policy.seed]
-        for policy in policies
-        if policy.setting["alpha"] == HEADLINE
-    ]
+    gains = [np.mean(scores_or_returns(policy.episodes)) - of_clone[policy.seed] for policy in policies]
     error = np.std(gains, ddof=1) / np.sqrt(len(gains))
-    print(f"SBAC (alpha {HEADLINE:g}) minus BC, paired by seed: {np.mean(gains):+.1f}, standard error {error:.1f}")
+    print(f"SBAC minus BC, paired by seed: {np.mean(gains):+.1f}, standard error {error:.1f}")
+    print(f"{len(gains)} seeds show that there is a gain, not how large it is: {OTHER_SEEDS}")
 
     picture = Path(arguments.out) / "learning-curve.png"
     learning_curves({"": run}, picture, reference={"the data": float(scores.mean())})

@@ -125,7 +125,7 @@ ONE_STEP = Algorithm(
     grid={ANY_PRESET: {"alpha": [0.3, 1.0, 3.0, 10.0]}},
     presets={
         "quick": {
-            "steps": (16_000, 8_000),
+            "steps": (20_000, 10_000),
             "hidden": (64, 64),
             "batch_size": 128,
             "learning_rate": 1e-3,

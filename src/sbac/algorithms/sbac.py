@@ -458,7 +458,7 @@ PRESETS = {
     },
     "quick": NEXT_FORM
     | {
-        "steps": (16_000, 8_000),
+        "steps": (20_000, 10_000),
         "penalty": QUICK_PENALTY,
         "batch_size": 128,
         "hidden": (64, 64),
