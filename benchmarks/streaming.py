@@ -176,9 +176,12 @@ def main() -> None:
     if args.one:
         print(json.dumps(measure(Path(args.one[0]), args.one[1] == "streamed", args.steps, options, args.algorithm)))
         return
-    kept = contextlib.nullcontext(args.folder)
-    temporary = tempfile.TemporaryDirectory(prefix="sbac-streaming-", dir=args.folder)
-    with kept if args.keep and args.folder else temporary as folder:
+    if (args.keep or args.write_only) and not (args.keep and args.folder):
+        parser.error("--keep needs --folder, and --write-only needs --keep")
+    with contextlib.ExitStack() as made:
+        folder = args.folder
+        if not args.keep:
+            folder = made.enter_context(tempfile.TemporaryDirectory(prefix="sbac-streaming-", dir=args.folder))
         small, large = Path(folder) / "small.parquet", Path(folder) / "large.parquet"
         if not large.exists():
             write_log(small, SMALL_ROWS, 1)

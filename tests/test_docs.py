@@ -31,8 +31,6 @@ RESULTS = ROOT / "docs" / "results.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN = ("README", "start", "your-log", "alpha", "report", "add-a-method", "gpu", "deploy")
 """The pages whose blocks run."""
-PENDING: tuple[str, ...] = ()
-"""Commands that the pages name and that are not here yet."""
 COLUMNS = ("bc", "td3-bc", "iql", "cql", "rebrac", "one-step", "sbac-no-w", "sbac")
 """The methods in the table of the findings, after the task and the data."""
 
@@ -73,9 +71,6 @@ ALL_COMMANDS = {
 def test_every_command_is_one(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """The parser takes it, and the method has the options."""
     parser = cli.build_parser()
-    if words[0] in PENDING:
-        assert words[0] not in parser.below, "it is here now: take it off the list"
-        pytest.skip(f"sbac {words[0]} is not here yet")
     extra: list[str] = []
     if words[0] == "train":
         known, extra = parser.below["train"].split(words[1:])
@@ -120,8 +115,6 @@ def run_page(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
             exec(compile(block.text, str(page), "exec"), {"__name__": "__main__"})
             ran += 1
         for words in commands(block.text) if block.language == "bash" else ():
-            if words[0] in PENDING:
-                continue
             few = {"bench": ["--steps", "20", "--episodes", "1", "--final-episodes", "1"]}.get(words[0], [])
             assert cli.main([*words, *([] if "--merge" in words else few)]) == 0, words
             ran += 1

@@ -18,12 +18,13 @@ from sbac.policy import Policy
 from sbac.trust.log import BLOCK, Acts, Log
 
 Constants = dict[str, Array]
+Act = Callable[[Constants, Float[Array, "policies rows obs"]], Float[Array, "policies rows act"]]
 
 
 class Program(NamedTuple):
     """How all policies act, for use inside of a compiled loop: `act(constants, states)`, in the networks' units."""
 
-    act: Callable[[Constants, Float[Array, "policies rows obs"]], Float[Array, "policies rows act"]]
+    act: Act
     constants: Constants
 
 

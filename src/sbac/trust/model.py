@@ -4,7 +4,7 @@ A rollout follows one member from a first state of the log. It is cut where the 
 more than they do at any row of the log; from there on the value is that of fitted Q evaluation.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sbac.nn import MLP, Trained, half_cosine
 from sbac.nn.typed import in_chunks, jit, loop, take
-from sbac.trust.acting import Actors, Constants
+from sbac.trust.acting import Act, Actors, Constants
 from sbac.trust.fitting import Effort, Fitted, Reporter, values_at, whole_returns
 from sbac.trust.log import BLOCK, Acts, Log
 
@@ -28,8 +28,6 @@ NEGLIGIBLE = 0.01
 """Rollouts last until gamma^t falls below this; what comes after counts as what comes after a cut."""
 TOGETHER = 50
 """Steps of a rollout that the device takes at a time."""
-
-Act = Callable[[Constants, Float[Array, "policies rollouts obs"]], Float[Array, "policies rollouts act"]]
 
 
 class Model(eqx.Module):
@@ -142,6 +140,7 @@ class World(eqx.Module):
     spread: float
 
 
+@jit
 def _step(world: World, walk: Walk) -> Walk:
     """One step of every rollout, each as its own member sees it. The actions stay those of the old states."""
 
@@ -169,9 +168,7 @@ def _and_act(walk: Walk, actions: Array) -> Walk:
     return replace(walk, actions=jnp.where(walk.running[..., None], actions, walk.actions))
 
 
-_one_step = jit(_step)
-
-
+@partial(jit, static=(1,))
 def _walk(steps: int, act: Act, constants: Constants, world: World, walk: Walk) -> Walk:
     """`steps` steps of all rollouts without leaving the device."""
 
@@ -180,9 +177,6 @@ def _walk(steps: int, act: Act, constants: Constants, world: World, walk: Walk) 
         return _and_act(walk, act(constants, walk.states))
 
     return loop(steps, step, walk)
-
-
-_walk_on = jit(_walk, static=(1,))
 
 
 @dataclass(frozen=True)
@@ -247,10 +241,10 @@ def roll(
     at_a_time = 1 if actors.program is None else TOGETHER
     for time in range(0, horizon, at_a_time):
         if actors.program is None:
-            walk = _one_step(world, walk)
+            walk = _step(world, walk)
             walk = _and_act(walk, jnp.asarray(actors.at(np.asarray(walk.states))))
         else:
-            walk = _walk_on(min(TOGETHER, horizon - time), *actors.program, world, walk)
+            walk = _walk(min(TOGETHER, horizon - time), *actors.program, world, walk)
         if time % TOGETHER == 0:
             progress("rollouts in the learned model", time, horizon)
         if not bool(walk.running.any()):
