@@ -31,71 +31,46 @@ LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 # --- Rows -------------------------------------------------------------------------------------------------------------
 
 
-def measure(results: Path, cell: CellRecord, effort_name: str | None, models: Sequence[str]) -> list[dict[str, Any]]:
-    """All policies of a cell's run."""
+def measure(results: Path, cell: CellRecord, effort_name: str | None) -> list[dict[str, Any]]:
+    """All policies of a cell's run, as `sbac select` judges them."""
     import jax
 
-    from sbac.runs import Run, policy_record, policy_setting
-    from sbac.trust.acting import Actors
-    from sbac.trust.choosing import default_effort, discount_of, log_of, preset_setting
-    from sbac.trust.estimates import judge
+    from sbac.runs import Run
+    from sbac.trust.choosing import default_effort, discount_of, judged_candidates, log_of, preset_setting
     from sbac.trust.fitting import Reporter, find_effort
     from sbac.trust.log import read_log
-    from sbac.trust.model import disagreements, learn, roll
 
     run = Run.load(folder_of(results, cell))
     started = time.perf_counter()
     log = read_log(log_of(run, None), discount_of(run.record))
     effort = find_effort(effort_name or default_effort(run.record))
-    policies = [policy for policy in run.policies if policy.is_finite]
-    judged = judge(log, policies, effort, 0)
-    fitted_after = selected_after = time.perf_counter() - started
-    rolled: dict[str, Any] = {}
-    actors = Actors(log, policies)
-    for name in models:
-        hidden, steps = (effort.model_hidden, effort.model_steps) if name == "own" else json.loads(name)
-        model = learn(log, dataclasses.replace(effort, model_hidden=tuple(hidden), model_steps=steps), 0)
-        found = np.asarray(disagreements(model, log.transitions.states, log.transitions.actions))
-        limits = {"1": float(found.max()), "never": np.inf}
-        longest = int(np.diff(log.data.episodes, axis=1).max())
-        for limit_name, limit in limits.items():
-            for undiscounted in (None, longest):
-                said = roll(log, model, actors, len(policies), judged.fitted, limit, Reporter(), undiscounted)
-                title = f"{name} {limit_name}" + (" undiscounted" if undiscounted else "")
-                rolled[title] = [said.earned, said.left, said.behind, said.own]
-                if len(rolled) == 1:  # so far it was what sbac select does
-                    selected_after = time.perf_counter() - started
+    candidates = judged_candidates(run, log, effort, 0, True, False, Reporter())
     seconds = time.perf_counter() - started
     jax.clear_caches()  # the next log has other sizes
     preset = preset_setting(run.record)
-    moving = judged.fitted.values.mean(2) - judged.fitted.values[:, :1].mean(2)
     rows: list[dict[str, Any]] = []
-    for i, (policy, found) in enumerate(zip(policies, judged.estimates, strict=True)):
-        about = policy_record(policy)
-        setting = policy_setting(policy, about.grid)
+    for candidate in candidates:
+        found = candidate.estimate
+        if found is None:
+            continue
         rows.append(
             {
                 "key": cell.key,
                 "data": log.data.name,
                 "algorithm": run.record.algorithm,
-                "label": about.label,
-                "seed": about.seed,
-                "setting": setting,
-                "preset": {name: preset.get(name) for name in setting},
+                "label": candidate.label,
+                "seed": candidate.seed,
+                "setting": candidate.setting,
+                "preset": {name: preset.get(name) for name in candidate.setting},
                 "own": found.value - found.gain,
                 "gains": rounded(found.gains),
-                "path": rounded(moving[:, i + 1]),
                 "diagnostics": dataclasses.asdict(found.diagnostics),
-                "models": {
-                    name: [*(rounded(part[i]) for part in parts[:3]), float(f"{parts[3]:.6g}")]
-                    for name, parts in rolled.items()
-                },
                 "log": float(log.returns.mean()),
                 "best_logged": float(log.returns.max()),
                 "effort": dataclasses.asdict(effort),
-                "seconds": [round(fitted_after, 1), round(selected_after, 1), round(seconds, 1)],
+                "seconds": round(seconds, 1),
             }
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -121,19 +96,15 @@ def with_truth(rows: Sequence[dict[str, Any]], results: Path) -> list[dict[str, 
 # --- Summary ----------------------------------------------------------------------------------------------------------
 
 
-def candidates_of(rows: Sequence[dict[str, Any]], cut: str = "own 1") -> list[Any]:
-    """The candidates with the estimates that the present thresholds give; `cut` names the model and its limit."""
+def candidates_of(rows: Sequence[dict[str, Any]]) -> list[Any]:
+    """The candidates with the estimates that the present thresholds give."""
     from sbac.trust.choosing import Candidate
-    from sbac.trust.estimates import Diagnostics, from_replicates, learned_from, with_model
+    from sbac.trust.estimates import Diagnostics, from_replicates, learned_from
 
     found: list[Candidate] = []
     for row in rows:
         own = np.full(len(row["gains"]), row["own"])
-        diagnostics = Diagnostics(**row["diagnostics"])
-        estimate = from_replicates(own, np.array(row["gains"]), diagnostics)
-        if cut in row["models"]:
-            earned, left, behind, mean = (np.asarray(part) for part in row["models"][cut])
-            estimate = with_model(estimate, own, earned + behind - mean, float(1 - left.mean()))
+        estimate = from_replicates(own, np.array(row["gains"]), Diagnostics(**row["diagnostics"]))
         found.append(Candidate(row["label"], row["seed"], row["setting"], learned_from(estimate, own)))
     return found
 
@@ -168,12 +139,9 @@ def choice_lines(rows: list[dict[str, Any]]) -> list[str]:
         verdict = decide(candidates, preset)
         taken, usual = labels.index(verdict.label), labels.index(usual_candidate(candidates, preset).label)
         best = scored[chosen_on.argmax()]
-        gains = [candidate.cautious for candidate in candidates]  # what they are ranked by
-        rank = (
-            float(np.asarray(stats.spearmanr(gains, [np.mean(row["discounted"]) for row in own]))[0])
-            if len(own) > 2
-            else np.nan
-        )
+        promises = [candidate.promise for candidate in candidates]  # what they are ranked by
+        true_scores = [np.mean(row["scores"]) for row in own]
+        rank = float(np.asarray(stats.spearmanr(promises, true_scores))[0]) if len(own) > 2 else np.nan
         warned = candidates[taken].set_aside or not verdict.decided
         found.append(
             Chosen(
@@ -255,7 +223,6 @@ def main() -> None:
     parser.add_argument("results", type=Path, help="a results folder of sbac bench")
     parser.add_argument("--out", type=Path, default=Path("results/trust.jsonl"))
     parser.add_argument("--effort", help="quick or full")
-    parser.add_argument("--models", nargs="+", default=["own"], help='own, or "[HIDDEN, STEPS]" in JSON')
     parser.add_argument("--seeds", nargs="+", type=int, help="only these seeds in the summary")
     parser.add_argument("--summary", action="store_true", help="only summarise the file")
     args = parser.parse_args()
@@ -263,12 +230,12 @@ def main() -> None:
     for cell in [] if args.summary else read_cells(args.results):
         if cell.key in {row["key"] for row in rows} or not (folder_of(args.results, cell) / "policies").is_dir():
             continue
-        new = measure(args.results, cell, args.effort, args.models)
+        new = measure(args.results, cell, args.effort)
         args.out.parent.mkdir(parents=True, exist_ok=True)
         with args.out.open("a") as file:
             file.write("".join(json.dumps(row) + "\n" for row in new))
         rows += new
-        print(f"{cell.data.name}: {len(new)} policies, estimates after {new[0]['seconds']} s", flush=True)
+        print(f"{cell.data.name}: {len(new)} policies, estimates after {new[0]['seconds']:.0f} s", flush=True)
     rows = [row for row in with_truth(rows, args.results) if args.seeds is None or row["seed"] in args.seeds]
     if rows:
         print("\n".join([*choice_lines(rows), "", *coverage_lines(rows)]))

@@ -61,14 +61,33 @@ def test_where_it_cannot_tell_it_says_so_and_takes_the_presets() -> None:
     assert "cannot tell" in verdict.reason
 
 
-def test_replicates_are_compared_pair_by_pair() -> None:
-    """Both gains vary much and together: their difference does not."""
-    usual, better = candidate(1.0, [0.0, 1.0, 2.0, 3.0]), candidate(4.0, [0.4, 1.5, 2.4, 3.5])
-    assert decide([usual, better], {"alpha": 1.0}).label == better.label
+def test_whole_episodes_decide_where_a_model_was_asked() -> None:
+    """A policy of larger discounted gain that falls early is not taken."""
+    gains = {"usual": [1.0, 1.1, 1.0, 0.9], "falls": [3.0, 3.1, 3.0, 2.9]}
+    usual = candidate(1.0, gains["usual"], episode=300.0, episode_deviation=40.0)
+    falls = candidate(0.25, gains["falls"], episode=200.0, episode_deviation=40.0)
+    stays = candidate(0.5, gains["usual"], episode=330.0, episode_deviation=40.0)
+    assert decide([usual, falls], {"alpha": 1.0}).label == usual.label
+    assert decide([usual, falls, stays], {"alpha": 1.0}).label == stays.label
+
+
+def test_an_advantage_within_half_a_deviation_of_the_log_is_none() -> None:
+    usual = candidate(1.0, [1.0, 1.1], episode=300.0, episode_deviation=40.0)
+    for episode, taken in ((319.0, False), (321.0, True)):
+        other = candidate(0.5, [1.0, 1.1], episode=episode, episode_deviation=40.0)
+        verdict = decide([usual, other], {"alpha": 1.0})
+        assert (verdict.label == other.label) == taken == verdict.decided
+
+
+def test_members_that_differ_count_against_a_promise() -> None:
+    sure = candidate(0.5, [1.0, 1.1], episode=400.0, episode_spread=10.0, episode_deviation=40.0)
+    unsure = candidate(0.25, [1.0, 1.1], episode=420.0, episode_spread=80.0, episode_deviation=40.0)
+    usual = candidate(1.0, [1.0, 1.1], episode=300.0, episode_deviation=40.0)
+    assert decide([usual, sure, unsure], {"alpha": 1.0}).label == sure.label
 
 
 def test_far_policies_must_promise_more() -> None:
-    """Of two equal gains the one is taken that rests on less optimism."""
+    """Without a model: of two equal gains the one is taken that rests on less optimism."""
     near, far = candidate(4.0, [1.9, 2.0, 2.1, 2.0]), candidate(2.0, [1.9, 2.0, 2.1, 2.1], optimism=0.5)
     assert decide([USUAL, far, near], {"alpha": 1.0}).label == near.label
     assert decide([USUAL, far], {"alpha": 1.0}).label == far.label

@@ -12,7 +12,7 @@ from sbac.trust.acting import Actors
 from sbac.trust.estimates import judge
 from sbac.trust.fitting import Effort, Reporter
 from sbac.trust.log import read_log
-from sbac.trust.model import disagreements, learn, model_values, roll
+from sbac.trust.model import disagreements, episode_deviation, learn, model_values, roll
 from truth.logged import Linear
 
 SMALL = Effort(2, 2, (32, 32), 64, (500, 1_000), 2e-3, 0.1, (32, 32), 4_000)
@@ -55,16 +55,60 @@ def test_its_gain_is_near_the_truth_for_a_policy_near_the_log(linear) -> None:
     assert found.shares[1] < found.shares[0]  # far from the log the rollouts are cut earlier
 
 
-def test_undiscounted_rewards_count_in_full(linear) -> None:
-    """Without an end, one step earns the reward and keeps all of its mass; discounted ones keep gamma of it."""
+def test_whole_episodes_earn_what_they_do_in_the_world(linear) -> None:
+    """Every reward counts in full, for as many steps as the log's episodes have."""
     world, log = linear
-    model = learn(log, dataclasses.replace(SMALL, model_steps=300), 0)
-    policies = [world.acts(world.gain)]
-    fitted = judge(log, policies, dataclasses.replace(SMALL, steps=(50, 50)), 0).fitted
-    one, two = (roll(log, model, Actors(log, policies), 1, fitted, np.inf, Reporter(), steps) for steps in (1, 2))
-    assert one.left == pytest.approx(1.0, abs=0.1)
-    assert two.earned - one.earned == pytest.approx(one.earned, rel=0.5)
-    assert roll(log, model, Actors(log, policies), 1, fitted, np.inf, Reporter()).left.max() < 0.02
+    laws = [world.gain, world.better(0.5)]
+    policies = [world.acts(law) for law in laws]
+    found = rolled(log, policies, SMALL)
+    for law, earned in zip(laws, found.episodes, strict=True):
+        closed = world.dynamics + world.control @ law
+        spread, truth = world.start**2 * np.eye(len(closed)), 0.0
+        for _ in range(world.length):
+            truth += 1.0 - np.trace(world.cost @ spread) - 0.1 * np.trace(law @ spread @ law.T)
+            spread = closed @ spread @ closed.T + world.noise**2 * np.eye(len(closed))
+        assert earned.mean() == pytest.approx(truth, rel=0.05)
+    assert episode_deviation(log) == pytest.approx(log.data.rewards.reshape(-1, world.length).sum(1).std(), rel=1e-4)
+
+
+def test_a_whole_episode_shows_an_early_end() -> None:
+    """Actions above 0 end an episode in three steps of ten; every step earns 1."""
+    rng = np.random.default_rng(0)
+    lengths, ended, actions = [], [], []
+    for _ in range(300):
+        acted = rng.uniform(-1, 1, 30)
+        ends = (acted > 0) & (rng.random(30) < 0.3)
+        length = int(ends.argmax()) + 1 if ends.any() else 30
+        lengths.append(length)
+        ended.append(bool(ends.any()))
+        actions.append(acted[:length])
+    last = np.cumsum(lengths) - 1
+    terminals, timeouts = np.zeros(sum(lengths), bool), np.zeros(sum(lengths), bool)
+    terminals[last], timeouts[last] = ended, ~np.array(ended)
+    states = rng.normal(size=(len(terminals), 2))
+    columns = {"observations": states, "next_observations": states, "actions": np.concatenate(actions)[:, None]}
+    data = sbac.Dataset(**columns, rewards=np.ones(len(terminals)), terminals=terminals, timeouts=timeouts)
+    log = read_log(data, 0.9)
+    stays, falls = rolled(log, [lambda x, a=a: np.full((len(x), 1), a) for a in (-0.5, 0.5)], SMALL).episodes.mean(1)
+    assert stays == pytest.approx(30, rel=0.1)
+    assert falls == pytest.approx((1 - 0.7**30) / 0.3, rel=0.3)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_rollout_that_leaves_the_data_does_not_gain_by_it(linear, sign: float) -> None:
+    """Cut at once, rewards bring nothing; costs go on as they are in the log."""
+    world, _ = linear
+    columns = world.log(30, 0)
+    columns["rewards"] = sign * (columns["rewards"] + 5.0)
+    log = read_log(sbac.Dataset(**columns), world.discount)
+    found = rolled(log, [world.acts(world.gain)], dataclasses.replace(SMALL, model_steps=50), limit=-1.0)
+    assert found.episodes == pytest.approx(0.0 if sign > 0 else world.length * log.data.rewards.mean(), rel=1e-4)
+
+
+def rolled(log, policies, effort, limit=np.inf):
+    """Rollouts in a model of this effort; fitted Q evaluation, which is not looked at, takes a few steps."""
+    fitted = judge(log, policies, dataclasses.replace(effort, steps=(50, 50)), 0).fitted
+    return roll(log, learn(log, effort, 0), Actors(log, policies), len(policies), fitted, limit, Reporter())
 
 
 def test_policies_on_the_device_walk_as_functions_do(linear) -> None:
@@ -80,5 +124,5 @@ def test_policies_on_the_device_walk_as_functions_do(linear) -> None:
     limit = float(np.quantile(disagreements(model, log.transitions.states, log.transitions.actions), 0.9))
     found = [roll(log, model, actors, 2, fitted, limit, Reporter()) for actors in (on_device, functions)]
     assert found[0].left.max() > 0.05  # some are cut
-    for part in ("earned", "left", "behind"):
+    for part in ("earned", "left", "behind", "episodes"):
         np.testing.assert_allclose(getattr(found[0], part), getattr(found[1], part), rtol=1e-3, atol=1e-3)

@@ -240,6 +240,13 @@ def _basis(about: CandidateRecord, choice: ChoiceRecord) -> str:
     if found.model_gain is not None and found.model_share is not None:
         rows.append(("gain by the learned model", f"{found.model_gain:.{digits}f}"))
         rows.append(("discounted time before its rollouts were cut", f"{100 * found.model_share:.0f} %"))
+    if found.episode is not None:
+        rows.append(
+            (
+                "a whole episode in the learned model, undiscounted, and the deviation of its members",
+                f"{found.episode:.{digits}f}; {found.episode_spread:.{digits}f}",
+            )
+        )
     if found.effective_share is not None:
         rows.append(("share of the log that carries the weights of p.sample", f"{100 * found.effective_share:.1f} %"))
     body = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows)
@@ -255,12 +262,15 @@ def _table(choice: ChoiceRecord) -> str:
     def interval(row: CandidateRecord) -> str:
         return "none" if row.gain_low is None else f"{shown(row.gain_low)} to {shown(row.gain_high)}"
 
+    def episode(row: CandidateRecord) -> str:
+        return "" if row.diagnostics is None else shown(row.diagnostics.episode)
+
     rows = "".join(
         f"<tr><th>{escape(row.label)}</th><td>{escape(setting_text(row.setting.get('alpha', '')))}</td>"
-        f"<td>{shown(row.gain)}</td><td>{interval(row)}</td>"
+        f"<td>{episode(row)}</td><td>{shown(row.gain)}</td><td>{interval(row)}</td>"
         f"<td>{'taken' if row.label == choice.label else 'set aside' if row.set_aside else ''}"
         f"<small>{escape('; '.join(row.warnings))}</small></td></tr>"
         for row in choice.candidates
     )
-    head = "<tr><th>policy</th><th>alpha</th><th>gain</th><th>90 % interval</th><th></th></tr>"
+    head = "<tr><th>policy</th><th>alpha</th><th>whole episode</th><th>gain</th><th>90 % interval</th><th></th></tr>"
     return f"<div class=scroll><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>"

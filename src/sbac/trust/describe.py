@@ -5,32 +5,42 @@ from collections.abc import Sequence
 import numpy as np
 
 from sbac.text import counted, number, text_table, within
-from sbac.trust.choosing import Choice
+from sbac.trust.choosing import Candidate, Choice
 from sbac.trust.trials import Tried
 
 
 def choice_text(choice: Choice) -> str:
     """The table, the policy that is taken, and what speaks against it and against others."""
     digits = decimals(choice.log)
-    head = ["policy", "value", "gain over the log", ""]
+    head = ["policy", "whole episode", "value", "gain over the log", ""]
     rows = [
         [
             row["label"],
+            episode_text(candidate),
             "" if row["value"] is None else within(row["value"], row["low"], row["high"], digits),
             "" if row["gain"] is None else within(row["gain"], row["gain_low"], row["gain_high"], digits),
             "taken" if row["label"] == choice.label else "set aside" if row["set_aside"] else "",
         ]
-        for row in choice.table
+        for candidate, row in zip(choice.candidates, choice.table, strict=True)
     ]
     lines = [
         f"the log's mean discounted return: {choice.log:.{digits}f} (discount {choice.discount:g}); "
         "values are discounted too, in brackets 90 % intervals",
+        "a whole episode: what it earns in the learned model, undiscounted, +- the deviation of the model's members",
         text_table(head, rows),
         f"{choice.label}: {choice.reason}",
     ]
     for row in choice.table:
         lines += [f"warning: {row['label']}: {text}" for text in row["warnings"]]
     return "\n".join(lines)
+
+
+def episode_text(candidate: Candidate) -> str:
+    """What a whole episode of the policy earns in the learned model, and how far its members differ."""
+    if candidate.estimate is None or (earned := candidate.estimate.diagnostics.episode) is None:
+        return ""
+    digits, spread = decimals(earned), candidate.estimate.diagnostics.episode_spread
+    return f"{earned:.{digits}f} +- {spread:.{digits}f}"
 
 
 def trials_text(tried: Tried, ranked: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from sbac.trust.acting import Actors
 from sbac.trust.behaviour import STEPS, clone, compared_rows, departed
 from sbac.trust.fitting import Effort, Fitted, Reporter, find_effort, fit
 from sbac.trust.log import Acts, Log, read_log, resample
+from sbac.trust.model import Rollouts
 
 LEVEL = 0.9
 """The nominal coverage of an interval."""
@@ -67,6 +68,12 @@ class Diagnostics:
     """The share of the discounted time that its rollouts lasted before they were cut."""
     model_spread: float = 0.0
     """The standard deviation of the gain over the model's members."""
+    episode: float | None = None
+    """What a whole episode earns in the learned model, undiscounted: the mean over its members."""
+    episode_spread: float = 0.0
+    """The standard deviation of that over the members."""
+    episode_deviation: float = 0.0
+    """The standard deviation of what the log's episodes earn, undiscounted."""
     reach: float = 0.0
     """The distance that one state in ten exceeds."""
     optimism: float = 0.0
@@ -249,13 +256,20 @@ def doubts(found: Diagnostics, gain: float, half: float) -> list[str]:
     return reasons
 
 
-def with_model(found: Estimate, own: NDArray[np.float64], gains: NDArray[np.float64], share: float) -> Estimate:
-    """The estimate of a policy that was learned from the log, with the gains that the members of a model give it."""
+def with_model(found: Estimate, own: NDArray[np.float64], said: Rollouts, number: int, deviation: float) -> Estimate:
+    """The estimate with what the members of a model say of the policy with this number, from 0 on.
+
+    `deviation`: of what the log's episodes earn, undiscounted.
+    """
+    gains, episodes = said.gains[number], said.episodes[number]
     diagnostics = replace(
         found.diagnostics,
         model_gain=float(gains.mean()),
-        model_share=share,
+        model_share=float(said.shares[number]),
         model_spread=float(gains.std(ddof=1)),
+        episode=float(episodes.mean()),
+        episode_spread=float(episodes.std(ddof=1)),
+        episode_deviation=deviation,
     )
     return replace(from_replicates(own, np.asarray(found.gains), diagnostics), weighted=found.weighted)
 

@@ -4,7 +4,7 @@ A rollout follows one member from a first state of the log. It is cut where the 
 more than they do at any row of the log; from there on the value is that of fitted Q evaluation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -28,6 +28,8 @@ NEGLIGIBLE = 0.01
 """Rollouts last until gamma^t falls below this; what comes after counts as what comes after a cut."""
 TOGETHER = 50
 """Steps of a rollout that the device takes at a time."""
+LONGEST = 1_000
+"""Steps that a whole episode has at most: of a log that never ends the beginning must do."""
 
 
 class Model(eqx.Module):
@@ -124,6 +126,8 @@ class Walk(eqx.Module):
     alive: Float[Array, "policies rollouts"]
     """The weight of the present step: the discount so far, times the probability that no end came."""
     earned: Float[Array, "policies rollouts"]
+    lasted: Float[Array, "policies rollouts"]
+    """The steps before it was cut."""
 
 
 class World(eqx.Module):
@@ -160,6 +164,7 @@ def _step(world: World, walk: Walk) -> Walk:
         running,
         jnp.where(running, walk.alive * world.weight * (1.0 - ends), walk.alive),
         walk.earned + jnp.where(running, walk.alive * raw, 0.0),
+        walk.lasted + running,
     )
 
 
@@ -191,6 +196,9 @@ class Rollouts:
     """What fitted Q evaluation promises behind the cut, discounted."""
     own: float
     """The log's mean return from the same first states."""
+    episodes: NDArray[np.float64]
+    """What whole episodes earn, undiscounted. Behind a cut nothing is earned; where the log's rewards are costs, every
+    step goes on costing what the log's do: either way a rollout that leaves the data does not gain by it."""
 
     @property
     def gains(self) -> NDArray[np.float64]:
@@ -213,48 +221,69 @@ def model_values(
 
 
 def roll(
-    log: Log,
-    model: Model,
-    actors: Actors,
-    policies: int,
-    fitted: Fitted,
-    limit: float,
-    progress: Reporter,
-    undiscounted: int | None = None,
+    log: Log, model: Model, actors: Actors, policies: int, fitted: Fitted, limit: float, progress: Reporter
 ) -> Rollouts:
     """Follows the policies from first states of the log, as long as the members disagree by at most `limit`.
 
-    Every member starts from the same states, so that members differ in what they learned alone. `undiscounted`: so many
-    steps whose rewards count in full, in place of discounted ones.
+    Every member starts from the same states, so that members differ in what they learned alone.
     """
     count = min(MOST_ROLLOUTS // MEMBERS, log.episodes)
     chosen = np.unique(np.linspace(0, log.episodes - 1, count).astype(int))
-    starts = np.tile(np.asarray(log.starts)[chosen], (MEMBERS, 1))
-    states = np.repeat(starts[None], policies, axis=0)
-    shape, units = states.shape[:2], log.units
-    horizon = undiscounted or int(np.ceil(np.log(NEGLIGIBLE) / np.log(log.discount)))
-    weight = 1.0 if undiscounted else log.discount
-    member = jnp.asarray(np.repeat(np.arange(MEMBERS), len(chosen)))
-    world = World(model, member, limit, weight, log.discount, units.centre, units.spread)
-    first = jnp.asarray(states), jnp.asarray(actors.at(states))
-    walk = Walk(*first, jnp.ones(shape, bool), jnp.ones(shape), jnp.zeros(shape))
-    at_a_time = 1 if actors.program is None else TOGETHER
-    for time in range(0, horizon, at_a_time):
-        if actors.program is None:
-            walk = _step(world, walk)
-            walk = _and_act(walk, jnp.asarray(actors.at(np.asarray(walk.states))))
-        else:
-            walk = _walk(min(TOGETHER, horizon - time), *actors.program, world, walk)
-        if time % TOGETHER == 0:
-            progress("rollouts in the learned model", time, horizon)
-        if not bool(walk.running.any()):
-            break
-    alive, earned = np.asarray(walk.alive, np.float64), np.asarray(walk.earned, np.float64)
-    after = values_at(take(fitted.networks, slice(1, None)), walk.states, walk.actions)
-    behind = alive * (units.centre + units.spread * np.asarray(after, np.float64))
+    units = log.units
+
+    def walked(what: str, weight: float, steps: int) -> Walk:
+        member = jnp.asarray(np.repeat(np.arange(MEMBERS), len(chosen)))
+        world = World(model, member, limit, weight, log.discount, units.centre, units.spread)
+        starts = np.tile(np.asarray(log.starts)[chosen], (MEMBERS, 1))
+        states = np.repeat(starts[None], policies, axis=0)
+        return follow(world, actors, states, steps, lambda done: progress(what, done, steps))
 
     def by_member(values: NDArray[np.float64]) -> NDArray[np.float64]:
         return values.reshape(policies, MEMBERS, -1).mean(2)
 
+    walk = walked(
+        "rollouts in the learned model", log.discount, int(np.ceil(np.log(NEGLIGIBLE) / np.log(log.discount)))
+    )
+    alive, earned = np.asarray(walk.alive, np.float64), np.asarray(walk.earned, np.float64)
+    after = values_at(take(fitted.networks, slice(1, None)), walk.states, walk.actions)
+    behind = alive * (units.centre + units.spread * np.asarray(after, np.float64))
     own = float(whole_returns(log, fitted.networks)[chosen].mean())
-    return Rollouts(by_member(earned), by_member(alive), by_member(behind), own)
+
+    steps = longest(log)
+    whole = walked("whole episodes in the learned model", 1.0, steps)
+    cut = np.asarray(whole.alive, np.float64) * (steps - np.asarray(whole.lasted, np.float64))
+    episodes = np.asarray(whole.earned, np.float64) + cut * min(float(log.data.rewards.mean()), 0.0)
+    return Rollouts(by_member(earned), by_member(alive), by_member(behind), own, by_member(episodes))
+
+
+def follow(
+    world: World, actors: Actors, states: NDArray[np.float32], steps: int, reached: Callable[[int], None]
+) -> Walk:
+    """`steps` steps of all rollouts from these states: (policies, rollouts, observation)."""
+    shape = states.shape[:2]
+    first = jnp.asarray(states), jnp.asarray(actors.at(states))
+    walk = Walk(*first, jnp.ones(shape, bool), jnp.ones(shape), jnp.zeros(shape), jnp.zeros(shape))
+    at_a_time = 1 if actors.program is None else TOGETHER
+    for time in range(0, steps, at_a_time):
+        if actors.program is None:
+            walk = _step(world, walk)
+            walk = _and_act(walk, jnp.asarray(actors.at(np.asarray(walk.states))))
+        else:
+            walk = _walk(min(TOGETHER, steps - time), *actors.program, world, walk)
+        if time % TOGETHER == 0:
+            reached(time)
+        if not bool(walk.running.any()):
+            break
+    return walk
+
+
+def longest(log: Log) -> int:
+    """The steps of the log's longest episode, and at most `LONGEST`."""
+    return min(int(np.diff(log.data.episodes, axis=1).max()), LONGEST)
+
+
+def episode_deviation(log: Log) -> float:
+    """The standard deviation of what the log's episodes earn, undiscounted, in as many steps as the rollouts have."""
+    earned = np.concatenate([[0.0], np.cumsum(log.data.rewards, dtype=np.float64)])
+    first, end = log.data.episodes.T
+    return float((earned[np.minimum(end, first + longest(log))] - earned[first]).std())
