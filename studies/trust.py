@@ -120,6 +120,8 @@ class Chosen(NamedTuple):
     random: float
     """The mean regret of all settings."""
     warned: bool
+    best: float
+    """The oracle's score."""
 
 
 def choice_lines(rows: list[dict[str, Any]]) -> list[str]:
@@ -151,6 +153,7 @@ def choice_lines(rows: list[dict[str, Any]]) -> list[str]:
                 float(best - scored[usual]),
                 float(best - scored.mean()),
                 warned,
+                float(best),
             )
         )
     lines = [
@@ -163,7 +166,9 @@ def choice_lines(rows: list[dict[str, Any]]) -> list[str]:
         regrets = [np.mean(column) for column in zip(*((e.regret, e.preset, e.random) for e in part), strict=True)]
         numbers = " ".join(f"{regret:.1f}" for regret in regrets)
         lines.append(f"{task} | {len(part)} | {rank:.2f} | {numbers} | {min(silent, default=float('nan')):.1f}")
-    return lines
+    best = np.mean([entry.best for entry in found])
+    chosen, usual = (np.mean([getattr(entry, name) for entry in found]) for name in ("regret", "preset"))
+    return [*lines, f"score: chosen {best - chosen:.1f}, preset {best - usual:.1f}, oracle {best:.1f}"]
 
 
 def coverage_lines(rows: list[dict[str, Any]]) -> list[str]:
