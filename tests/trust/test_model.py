@@ -8,6 +8,7 @@ import pytest
 
 import sbac
 from exporting.policies import make_policy
+from sbac.policy import Policy
 from sbac.trust.acting import Actors
 from sbac.trust.estimates import judge
 from sbac.trust.fitting import Effort, Reporter
@@ -115,7 +116,11 @@ def test_policies_on_the_device_walk_as_functions_do(linear) -> None:
     """The loop on the device and the one that asks a function at every step are the same rollouts."""
     _, log = linear
     sizes = {"observations": log.data.observations.shape[1], "actions": log.data.actions.shape[1]}
-    policies = [make_policy("deterministic", seed=seed, **sizes) for seed in (0, 1)]
+    made = [make_policy("deterministic", seed=seed, **sizes) for seed in (1, 2)]
+    scale = {"observation_mean": np.zeros(sizes["observations"]), "observation_std": log.units.observation_std}
+    scaled = {f"scale/{name}": values for name, values in scale.items()}
+    policies = [Policy(policy.kind, policy.arrays | scaled, policy.config) for policy in made]
+    assert all(policy(log.data.observations).std() > 0.3 for policy in policies)  # what they do changes with the state
     model = learn(log, dataclasses.replace(SMALL, model_steps=300), 0)
     fitted = judge(log, policies, dataclasses.replace(SMALL, steps=(50, 50)), 0).fitted
     on_device, functions = Actors(log, policies), Actors(log, [lambda x, p=p: p(x) for p in policies])
