@@ -47,6 +47,28 @@ def test_a_table_for_each_way() -> None:
     assert best.chosen["hopper-medium-made", "sbac"].mean == pytest.approx(90.0, abs=0.5)
 
 
+def test_one_setting_can_be_fixed_beforehand_on_other_trainings() -> None:
+    """The other trainings prefer alpha 0.5; so it stands for sbac, though alpha 2 is better here."""
+    others = [
+        record("hopper-medium-made", "sbac", {0.5: 60.0, 2.0: 50.0}, key="6" * 12),
+        record("walker2d-medium-made", "sbac", {0.5: 50.0, 2.0: 55.0}, key="7" * 12),
+    ]
+    one, best = score_tables(collect(cells(), others))
+    assert {one.chosen[data, "sbac"].setting["alpha"] for data in one.datasets} == {0.5}
+    assert one.fixed_note == "Fixed beforehand, on other trainings: the setting of sbac. " and not best.fixed_note
+    assert one.fixed_note in results_markdown(cells(), others) and one.fixed_note in build_page(cells(), "", (), others)
+    assert best.chosen["walker2d-medium-made", "sbac"].setting["alpha"] == 2.0
+
+
+def test_a_setting_that_was_tried_on_fewer_datasets_is_not_fixed() -> None:
+    others = [
+        record("hopper-medium-made", "sbac", {0.5: 60.0, 2.0: 50.0}, key="6" * 12),
+        record("walker2d-medium-made", "sbac", {2.0: 10.0, 1.0: 5.0}, key="7" * 12),
+    ]
+    one, _ = score_tables(collect(cells(), others))
+    assert one.chosen["hopper-medium-made", "sbac"].setting["alpha"] == 2.0
+
+
 def test_the_best_setting_is_chosen_on_the_other_seeds() -> None:
     """Alpha 0.5 has 90, 10 and 10, alpha 2 has 45 throughout. The seed with 90 goes by the other two, which prefer
     alpha 2; those two go by one of 90 and one of 10, and prefer alpha 0.5."""

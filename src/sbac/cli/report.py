@@ -24,6 +24,13 @@ def add(commands: Commands) -> None:
     parser.add_argument("--label", metavar="L", help="with --card: another policy than the one that select took")
     parser.add_argument("--data", metavar="D", help="with --card: the log, where the run's record does not lead to it")
     parser.add_argument("--markdown", metavar="FILE", help="put the tables into a Markdown file, between its marks")
+    parser.add_argument(
+        "--developed-on",
+        nargs="+",
+        default=[],
+        metavar="RESULTS",
+        help="take each method's one setting from these trainings: the best there, fixed before the others were run",
+    )
     parser.set_defaults(run=_report)
 
 
@@ -42,13 +49,14 @@ def _report(args: argparse.Namespace) -> int:
         raise UserError(f"{'--label' if args.label else '--data'}: only read with --card")
     inputs = read_inputs(map(Path, args.targets))
     records = [record for record, _ in inputs]
+    developed_on = [record for record, _ in read_inputs(map(Path, args.developed_on))]
     if args.markdown:
-        write_tables(Path(args.markdown), records)
+        write_tables(Path(args.markdown), records, developed_on)
         print(f"tables of {counted(len(records), 'cell')} in {args.markdown}")
     if args.out or not args.markdown:
         out = Path(args.out or "report.html")
         strips = render_strips(inputs) if args.render else []
-        write_atomic(out, build_page(records, args.title, strips).encode())
+        write_atomic(out, build_page(records, args.title, strips, developed_on).encode())
         print(f"page in {out}")
     return 0
 

@@ -20,10 +20,12 @@ WrittenFigure = tuple[str, str]
 """A file's name and its caption."""
 
 
-def write_figures(records: Sequence[MeasuredRun], folder: Path) -> list[WrittenFigure]:
+def write_figures(
+    records: Sequence[MeasuredRun], folder: Path, developed_on: Sequence[MeasuredRun] = ()
+) -> list[WrittenFigure]:
     """Scores by tries, stability, ablations and performance profiles, for each length of training."""
     written: list[WrittenFigure] = []
-    series = collect(records)
+    series = collect(records, developed_on)
     for i, table in enumerate(t for t in score_tables(series) if t.way == ONE):
         figures = [
             ("tries", _tries(series, table)),

@@ -38,9 +38,9 @@ TRIES = (1, 2, 3, 5, 10, 20, 35)
 BEGIN, END = "<!-- tables: begin (written by sbac report) -->", "<!-- tables: end -->"
 
 
-def results_markdown(records: Sequence[MeasuredRun]) -> str:
-    """All tables of some cells."""
-    series = collect(records)
+def results_markdown(records: Sequence[MeasuredRun], developed_on: Sequence[MeasuredRun] = ()) -> str:
+    """All tables of some cells; the one setting of a method comes from the trainings it was developed on, if given."""
+    series = collect(records, developed_on)
     tables = score_tables(series)
     if not records:
         return "No cell has been measured yet."
@@ -122,7 +122,7 @@ def _settings(table: ScoreTable) -> str:
         return f"{name}: " + "; ".join(f"{setting} on {', '.join(data)}" for setting, data in by_setting.items())
 
     head = "Settings, chosen on other episodes than those reported; in brackets how many were tried, where not one. "
-    return head + ". ".join(map(chosen, table.methods)) + "."
+    return head + table.fixed_note + ". ".join(map(chosen, table.methods)) + "."
 
 
 def _overall(table: ScoreTable) -> list[str]:
@@ -252,7 +252,7 @@ def _provenance(records: Sequence[MeasuredRun]) -> list[str]:
     return ["## How each number was made", markdown_table(head, rows), f"```\n{commands}\n```"]
 
 
-def write_tables(path: Path, records: Sequence[MeasuredRun]) -> None:
+def write_tables(path: Path, records: Sequence[MeasuredRun], developed_on: Sequence[MeasuredRun] = ()) -> None:
     """Puts tables and figures between their two marks in a page, or makes a page of them alone.
 
     The figures lie in a folder beside the page that bears its name.
@@ -260,8 +260,9 @@ def write_tables(path: Path, records: Sequence[MeasuredRun]) -> None:
     from sbac.report.figures import write_figures
 
     folder = path.with_suffix("")
-    figures = [f"![{markdown_text(caption)}]({folder.name}/{name})" for name, caption in write_figures(records, folder)]
-    text = "\n\n".join([results_markdown(records), *(["## Figures", *figures] if figures else [])])
+    written = write_figures(records, folder, developed_on)
+    figures = [f"![{markdown_text(caption)}]({folder.name}/{name})" for name, caption in written]
+    text = "\n\n".join([results_markdown(records, developed_on), *(["## Figures", *figures] if figures else [])])
     before, after = "# Results\n\n", "\n"
     if path.exists():
         page = path.read_text(errors="surrogateescape")

@@ -46,9 +46,15 @@ Strip = tuple[str, bytes]
 """A caption and a PNG."""
 
 
-def build_page(records: Sequence[MeasuredRun], title: str = "sbac report", strips: Sequence[Strip] = ()) -> str:
-    """The page of some records."""
-    series = sorted(collect(records), key=lambda s: (data_order(s.data), method_order(s.method), s.length))
+def build_page(
+    records: Sequence[MeasuredRun],
+    title: str = "sbac report",
+    strips: Sequence[Strip] = (),
+    developed_on: Sequence[MeasuredRun] = (),
+) -> str:
+    """The page of some records; the one setting of a method comes from the trainings it was developed on, if given."""
+    found = collect(records, developed_on)
+    series = sorted(found, key=lambda s: (data_order(s.data), method_order(s.method), s.length))
     tables = score_tables(series)
     data = page_data(records, series, tables)
     sections = [
@@ -147,7 +153,7 @@ def _scores(table: ScoreTable, view: int) -> str:
         "deviation over seeds; the highest mean of a row is bold; "
         "in italics what the paper printed for that method and task. Data: the mean of its own episodes. "
         "Settings were chosen on other episodes than those reported, among as many as stand under them (else one). "
-        f"{table.diverged_note}"
+        f"{table.fixed_note}{table.diverged_note}"
     )
     papers = any(paper_score(s) is not None for s in table.chosen.values())
     return (

@@ -2,9 +2,9 @@
 
 A method may be represented in two ways: by one setting for all tasks, or by the best one for each task (the paper's
 way). Both are chosen on the episodes of the last evaluation during training and reported on the final episodes, which
-are others. The best one for a task is chosen anew for every seed, on the other seeds: a choice that is reported on the
-trainings it was made on is too good. What is reported is always the last policy of a training, never the best one on
-the way.
+are others. One setting for all tasks may also have been fixed before, on other trainings. The best one for a task is
+chosen anew for every seed, on the other seeds: a choice that is reported on the trainings it was made on is too good.
+What is reported is always the last policy of a training, never the best one on the way.
 """
 
 import json
@@ -56,6 +56,8 @@ class Series:
     method: str
     setting: Settings
     trials: list[Trial]
+    fixed: bool = False
+    """Whether its setting was fixed beforehand, on other trainings."""
 
     @property
     def record(self) -> MeasuredRun:
@@ -193,8 +195,12 @@ class Series:
 # --- Reading ------------------------------------------------------------------------------------------------------
 
 
-def collect(records: Sequence[MeasuredRun]) -> list[Series]:
-    """All series of some cells; where two cells hold the same seed, the later one counts."""
+def collect(records: Sequence[MeasuredRun], developed_on: Sequence[MeasuredRun] = ()) -> list[Series]:
+    """All series of some cells; where two cells hold the same seed, the later one counts.
+
+    developed_on: other trainings, which the one setting of each method was fixed on.
+    """
+    fixed = _fixed_settings(developed_on) if developed_on else {}
     names, methods = _data_names(records), _method_names(records)
     found: dict[tuple[str, ...], tuple[Series, dict[int, Trial]]] = {}
     for record in sorted(records, key=_date):
@@ -202,11 +208,36 @@ def collect(records: Sequence[MeasuredRun]) -> list[Series]:
         for run in record.runs:
             setting = {name: run.setting[name] for name in record.grid}
             place = (data, length, method, json.dumps(setting))
-            _, trials = found.setdefault(place, (Series(data, length, method, setting, []), {}))
+            known = fixed.get((record.algorithm, record.preset))
+            is_fixed = known is not None and _values(record, setting, known) == known
+            _, trials = found.setdefault(place, (Series(data, length, method, setting, [], is_fixed), {}))
             trials[run.seed] = _trial(record, run.seed, setting)
     for series, trials in found.values():
         series.trials.extend(trials[seed] for seed in sorted(trials))
     return [series for series, _ in found.values()]
+
+
+def _fixed_settings(records: Sequence[MeasuredRun]) -> dict[tuple[str, str], Settings]:
+    """For each method and preset the setting with the highest mean over the datasets, of those tried on the most."""
+    grids: dict[tuple[str, str], list[str]] = {}
+    for record in records:
+        known = grids.setdefault((record.algorithm, record.preset), [])
+        known += [name for name in record.grid if name not in known]
+    tried: dict[tuple[str, str], dict[str, tuple[Settings, list[float]]]] = {}
+    for s in collect(records):
+        key = s.record.algorithm, s.record.preset
+        values = _values(s.record, s.setting, grids[key])
+        if values and s.is_final:
+            tried.setdefault(key, {}).setdefault(json.dumps(values), (values, []))[1].append(s.mean)
+    return {
+        key: max(settings.values(), key=lambda entry: (len(entry[1]), float(np.mean(entry[1]))))[0]
+        for key, settings in tried.items()
+    }
+
+
+def _values(record: MeasuredRun, setting: Settings, names: Iterable[str]) -> Settings:
+    """The values of some options in a training, whether its grid had them or not."""
+    return {name: setting.get(name, record.config.get(name)) for name in names}
 
 
 def _date(record: MeasuredRun) -> str:
@@ -370,8 +401,11 @@ def _or_worst(mean: float | np.floating[Any]) -> float:
 def one_setting(series: Sequence[Series]) -> list[Series]:
     """Of a method's settings that were tried on the most datasets, the one with the highest mean over them.
 
-    What its preset has for each task counts as one.
+    What its preset has for each task counts as one. A setting that was fixed beforehand needs no choice.
     """
+    beforehand = [s for s in series if s.fixed]
+    if beforehand:
+        return beforehand
     settings: dict[str, list[Series]] = {}
     for s in series:
         settings.setdefault(json.dumps(s.setting), []).append(s)

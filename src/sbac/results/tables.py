@@ -136,6 +136,13 @@ class ScoreTable:
         low, high = min(counts), max(counts)
         return "" if high == 1 else f"of {high}" if low == high else f"of {low} to {high}"
 
+    @property
+    def fixed_note(self) -> str:
+        """Whose one setting was fixed beforehand, in a sentence; nothing if nobody's was."""
+        free = {method for (_, method), s in self.chosen.items() if self.way != ONE or not s.fixed}
+        found = [method for method in self.methods if method not in free]
+        return f"Fixed beforehand, on other trainings: the setting of {', '.join(found)}. " if found else ""
+
     def stability_row(self, data: str) -> dict[str, Series]:
         """The row, and what learned online in the same environment."""
         row = self.row(data)
