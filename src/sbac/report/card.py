@@ -158,7 +158,8 @@ def _verdict(about: CandidateRecord, choice: ChoiceRecord) -> str:
         answer = f"Expected to be worse than the log, by {-gain:.{digits}f}: do not use it."
     else:
         answer = f"It may be better or worse than the log: between {low:.{digits}f} and {high:.{digits}f}, at 90 %."
-    taken = f"<p>{escape(choice.label)} was taken: {escape(choice.reason)}.</p>"
+    units = f"In discounted returns (discount {choice.discount:g}), of which the log's mean is {choice.log:.{digits}f}."
+    taken = f"<p class=note>{units}</p><p>{escape(choice.label)} was taken: {escape(choice.reason)}.</p>"
     other = "" if about.label == choice.label else f"<p>This card is about {escape(about.label)}.</p>"
     warnings = "".join(f'<p class="warning">{escape(text)}</p>' for text in about.warnings)
     return f'<p class="answer"><strong>{escape(answer)}</strong></p>{taken}{other}{warnings}'
