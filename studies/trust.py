@@ -124,7 +124,7 @@ class Chosen(NamedTuple):
     """The oracle's score."""
 
 
-def choice_lines(rows: list[dict[str, Any]]) -> list[str]:
+def choices(rows: list[dict[str, Any]]) -> list[Chosen]:
     """One choice for each task and seed: regret beside a random choice, the preset's setting and the oracle.
 
     The oracle chooses on the first half of the episodes; everything is scored on the second.
@@ -156,6 +156,10 @@ def choice_lines(rows: list[dict[str, Any]]) -> list[str]:
                 float(best),
             )
         )
+    return found
+
+
+def choice_lines(found: list[Chosen]) -> list[str]:
     lines = [
         "task | choices | rank correlation | regret: chosen, preset, random | worst below the preset without a warning"
     ]
@@ -171,51 +175,97 @@ def choice_lines(rows: list[dict[str, Any]]) -> list[str]:
     return [*lines, f"score: chosen {best - chosen:.1f}, preset {best - usual:.1f}, oracle {best:.1f}"]
 
 
-def coverage_lines(rows: list[dict[str, Any]]) -> list[str]:
-    """How often the interval of the gain holds the truth, by task and by nominal level, and the interval score."""
+class Covered(NamedTuple):
+    """A policy's interval against the truth; None where a warning took the interval away."""
+
+    task: str
+    inside: dict[float, bool] | None
+    """By nominal level."""
+    score: float
+    trivial: float
+    """The score of the interval from 0 to the best logged return."""
+
+
+def coverage(rows: list[dict[str, Any]]) -> list[Covered]:
+    """Whether the interval of the gain holds the truth, for every policy and nominal level."""
     from scipy.special import stdtrit
 
-    lines = ["task | policies | warned | inside the 90 % interval | interval score: ours, trivial"]
-    inside_by_task: list[float] = []
-    curve: dict[float, list[bool]] = {level: [] for level in LEVELS}
-    totals: list[tuple[float, float]] = []
-    for task in sorted({row["data"] for row in rows}):
-        own = [row for row in rows if row["data"] == task]
-        inside: list[bool] = []
-        scores: list[tuple[float, float]] = []
-        for row, candidate in zip(own, candidates_of(own), strict=True):
-            estimate = candidate.estimate
-            if not estimate.has_interval:
-                continue
-            truth = np.mean(row["discounted"]) - row["log"]
-            error = np.std(row["discounted"], ddof=1) / np.sqrt(len(row["discounted"]))
-            half, count = estimate.gain_high - estimate.gain, len(row["gains"])
-            below = estimate.gain - estimate.gain_low
-            for level in LEVELS:
-                ratio = float(stdtrit(count - 1, 0.5 + level / 2) / stdtrit(count - 1, 0.95))
-                own_error = stats.norm.ppf(0.5 + level / 2) * error  # the truth is a mean of episodes
-                allowed = np.hypot(ratio * (half if truth > estimate.gain else below), own_error)
-                curve[level].append(bool(abs(truth - estimate.gain) <= allowed))
-            inside.append(curve[0.9][-1])
-            trivial = interval_score(0.0, row["best_logged"] - row["log"], truth)
-            scores.append((interval_score(estimate.gain_low, estimate.gain_high, truth), trivial))
-        totals += scores
-        inside_by_task += [float(np.mean(inside))] if inside else []
-        covered = f"{100 * np.mean(inside):.0f} %" if inside else "none"
-        means = np.mean(scores, axis=0) if scores else (np.nan, np.nan)
-        warned = 1 - len(inside) / max(len(own), 1)
-        lines.append(f"{task} | {len(own)} | {100 * warned:.0f} % | {covered} | {means[0]:.1f} {means[1]:.1f}")
-    if inside_by_task:
-        error = np.std(inside_by_task, ddof=1) / np.sqrt(len(inside_by_task)) if len(inside_by_task) > 1 else np.nan
-        means = np.mean(totals, axis=0)
-        lines.append(
-            f"mean over tasks: {100 * np.mean(inside_by_task):.0f} +- {100 * error:.0f} %; "
-            f"interval score {means[0]:.1f}, trivial {means[1]:.1f}"
+    found: list[Covered] = []
+    for row, candidate in zip(rows, candidates_of(rows), strict=True):
+        estimate = candidate.estimate
+        if not estimate.has_interval:
+            found.append(Covered(row["data"], None, np.nan, np.nan))
+            continue
+        truth = np.mean(row["discounted"]) - row["log"]
+        error = np.std(row["discounted"], ddof=1) / np.sqrt(len(row["discounted"]))
+        half, count = estimate.gain_high - estimate.gain, len(row["gains"])
+        below = estimate.gain - estimate.gain_low
+        inside: dict[float, bool] = {}
+        for level in LEVELS:
+            ratio = float(stdtrit(count - 1, 0.5 + level / 2) / stdtrit(count - 1, 0.95))
+            own_error = stats.norm.ppf(0.5 + level / 2) * error  # the truth is a mean of episodes
+            allowed = np.hypot(ratio * (half if truth > estimate.gain else below), own_error)
+            inside[level] = bool(abs(truth - estimate.gain) <= allowed)
+        trivial = interval_score(0.0, row["best_logged"] - row["log"], truth)
+        found.append(
+            Covered(row["data"], inside, interval_score(estimate.gain_low, estimate.gain_high, truth), trivial)
         )
+    return found
+
+
+def calibration(found: list[Covered]) -> dict[float, float]:
+    """The share of truths inside, by nominal level."""
+    return {level: float(np.mean([c.inside[level] for c in found if c.inside is not None])) for level in LEVELS}
+
+
+def coverage_lines(found: list[Covered]) -> list[str]:
+    lines = ["task | policies | warned | inside the 90 % interval | interval score: ours, trivial"]
+    by_task: list[float] = []
+    for task in sorted({entry.task for entry in found}):
+        own = [entry for entry in found if entry.task == task]
+        sure = [entry for entry in own if entry.inside is not None]
+        if not sure:
+            lines.append(f"{task} | {len(own)} | 100 % | none |")
+            continue
+        by_task.append(calibration(sure)[0.9])
+        scores = f"{np.mean([e.score for e in sure]):.1f} {np.mean([e.trivial for e in sure]):.1f}"
+        warned = 100 * (1 - len(sure) / len(own))
+        lines.append(f"{task} | {len(own)} | {warned:.0f} % | {100 * by_task[-1]:.0f} % | {scores}")
+    if by_task:
+        error = np.std(by_task, ddof=1) / np.sqrt(len(by_task)) if len(by_task) > 1 else np.nan
+        scores = f"{np.nanmean([e.score for e in found]):.1f}, trivial {np.nanmean([e.trivial for e in found]):.1f}"
+        lines.append(f"mean over tasks: {100 * np.mean(by_task):.0f} +- {100 * error:.0f} %; interval score {scores}")
         lines.append(
-            "nominal: inside: " + ", ".join(f"{level:g}: {np.mean(hits):.2f}" for level, hits in curve.items())
+            "nominal: inside: " + ", ".join(f"{level:g}: {share:.2f}" for level, share in calibration(found).items())
         )
     return lines
+
+
+def draw(chosen: list[Chosen], covered: list[Covered], path: Path) -> None:
+    """Left: regret by task. Right: the calibration curve, each task's thin."""
+    from sbac.report.drawing import COLOURS, new_figure, save_png
+    from sbac.results.tables import short_name
+
+    figure, (left, right) = new_figure(2, 2, 4.6, 3.4)
+    tasks = sorted({entry.task for entry in chosen})
+    for place, (name, label) in enumerate(
+        (("regret", "sbac select"), ("preset", "the preset's"), ("random", "random"))
+    ):
+        means = [np.mean([getattr(entry, name) for entry in chosen if entry.task == task]) for task in tasks]
+        left.barh(np.arange(len(tasks)) + 0.27 * (place - 1), means, 0.25, color=COLOURS[place], label=label)
+    left.set_yticks(range(len(tasks)), [short_name(task) for task in tasks])
+    left.invert_yaxis()
+    left.set_xlabel("points below the best of seven alphas")
+    left.legend(frameon=False, fontsize="small")
+    for task in tasks:
+        own = calibration([entry for entry in covered if entry.task == task])
+        right.plot(list(own), list(own.values()), color="0.8", linewidth=0.8)
+    overall = calibration(covered)
+    right.plot([0.45, 1], [0.45, 1], color="0.5", linestyle="dotted")
+    right.plot(list(overall), list(overall.values()), "o-", color=COLOURS[0])
+    right.set_xlabel("nominal level of the interval")
+    right.set_ylabel("share of truths inside")
+    save_png(figure, path)
 
 
 def interval_score(low: float, high: float, truth: float, level: float = 0.9) -> float:
@@ -230,6 +280,7 @@ def main() -> None:
     parser.add_argument("--effort", help="quick or full")
     parser.add_argument("--seeds", nargs="+", type=int, help="only these seeds in the summary")
     parser.add_argument("--summary", action="store_true", help="only summarise the file")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the summary")
     args = parser.parse_args()
     rows = [json.loads(line) for line in args.out.read_text().splitlines()] if args.out.exists() else []
     for cell in [] if args.summary else read_cells(args.results):
@@ -243,7 +294,10 @@ def main() -> None:
         print(f"{cell.data.name}: {len(new)} policies, estimates after {new[0]['seconds']:.0f} s", flush=True)
     rows = [row for row in with_truth(rows, args.results) if args.seeds is None or row["seed"] in args.seeds]
     if rows:
-        print("\n".join([*choice_lines(rows), "", *coverage_lines(rows)]))
+        chosen, covered = choices(rows), coverage(rows)
+        print("\n".join([*choice_lines(chosen), "", *coverage_lines(covered)]))
+        if args.picture is not None:
+            draw(chosen, covered, args.picture)
 
 
 if __name__ == "__main__":
