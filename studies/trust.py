@@ -124,16 +124,18 @@ class Chosen(NamedTuple):
     """The oracle's score."""
 
 
-def choices(rows: list[dict[str, Any]]) -> list[Chosen]:
+def choices(rows: list[dict[str, Any]], each_seed: bool = True) -> list[Chosen]:
     """One choice for each task and seed: regret beside a random choice, the preset's setting and the oracle.
+
+    Without `each_seed`, one choice for each task, among all its policies.
 
     The oracle chooses on the first half of the episodes; everything is scored on the second.
     """
     from sbac.trust.choosing import decide, usual_candidate
 
     found: list[Chosen] = []
-    for task, seed in sorted({(row["data"], row["seed"]) for row in rows}):
-        own = [row for row in rows if (row["data"], row["seed"]) == (task, seed)]
+    for task, seed in sorted({(row["data"], row["seed"] if each_seed else None) for row in rows}):
+        own = [row for row in rows if row["data"] == task and seed in (row["seed"], None)]
         halves = [np.array_split(np.array(row["scores"]), 2) for row in own]
         chosen_on, scored = (np.array([half[i].mean() for half in halves]) for i in (0, 1))
         candidates, preset = candidates_of(own), own[0]["preset"]
@@ -296,6 +298,7 @@ def main() -> None:
     if rows:
         chosen, covered = choices(rows), coverage(rows)
         print("\n".join([*choice_lines(chosen), "", *coverage_lines(covered)]))
+        print("\none choice a task, among all its policies: " + choice_lines(choices(rows, each_seed=False))[-1])
         if args.picture is not None:
             draw(chosen, covered, args.picture)
 
