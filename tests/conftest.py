@@ -11,6 +11,7 @@ before any of these modules is imported. The checks run when a program is traced
 
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
@@ -28,6 +29,7 @@ SECONDS = 0.1
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, in every process that a test starts too
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", str(SECONDS))
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # in xdist's workers it is there
