@@ -240,6 +240,13 @@ def test_an_environment_without_tries_is_refused(trained, capsys) -> None:
     assert "--env: only read with --try" in capsys.readouterr().err
 
 
+def test_a_card_has_no_settings_to_take_from_elsewhere(trained, capsys) -> None:
+    from sbac import cli
+
+    assert cli.main(["report", str(trained[1]), "--card", "--developed-on", "results"]) == 2
+    assert "--developed-on: not read with --card" in capsys.readouterr().err
+
+
 def test_a_dial_is_judged_at_all_its_alphas(tmp_path) -> None:
     """The alpha that is taken need not be one that a policy file stands at; export and card find it all the same."""
     data, folder = sbac.Dataset(**Table.random(0).log(30, 0)), tmp_path / "run"

@@ -11,7 +11,7 @@ def add(commands: Commands) -> None:
         help="write a policy as ONNX or StableHLO",
         description="Write a policy as a program from observations (n, obs) to actions (n, act), in the environment's "
         "units, with the scaling inside. It is compared with the policy before it is written.",
-        epilog="example: sbac export runs/demo --label alpha=4_seed=0 --out policy.onnx",
+        epilog="example: sbac export runs/demo --label alpha=1_seed=0 --out policy.onnx",
     )
     parser.add_argument("target", metavar="RUN|POLICY", help="a run's folder or a policy file")
     parser.add_argument("--out", required=True, metavar="FILE", help="where to, such as policy.onnx")

@@ -44,6 +44,8 @@ def _report(args: argparse.Namespace) -> int:
     from sbac.text import counted
 
     if args.card:
+        if args.developed_on:
+            raise UserError("--developed-on: not read with --card")
         return _card(args)
     if args.label or args.data:
         raise UserError(f"{'--label' if args.label else '--data'}: only read with --card")

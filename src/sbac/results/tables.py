@@ -138,8 +138,8 @@ class ScoreTable:
 
     @property
     def fixed_note(self) -> str:
-        """Whose one setting was fixed beforehand, in a sentence; nothing if nobody's was."""
-        free = {method for (_, method), s in self.chosen.items() if self.way != ONE or not s.fixed}
+        """Whose setting was fixed beforehand, in a sentence; nothing if nobody's was."""
+        free = {method for (_, method), s in self.chosen.items() if not s.fixed}
         found = [method for method in self.methods if method not in free]
         return f"Fixed beforehand, on other trainings: the setting of {', '.join(found)}. " if found else ""
 

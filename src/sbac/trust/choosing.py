@@ -47,10 +47,6 @@ class Candidate:
         return self.estimate is None or bool(self.estimate.warnings)
 
     @property
-    def gain(self) -> float:
-        return -math.inf if self.estimate is None else self.estimate.gain
-
-    @property
     def promise(self) -> float:
         """What it is ranked by, on the safe side: what a whole episode earns in the learned model, undiscounted.
 
