@@ -25,6 +25,11 @@ def log():
     )
 
 
+# Single precision: products are added up in another order, and which order depends on the processor. A decoder of a
+# decoder (best-of-vae) was 2e-5 off on one; a policy that acts otherwise is off by tenths.
+TOLERANCE = 2e-4
+
+
 @pytest.mark.parametrize("kind", FORMULAS)
 def test_every_kind_acts_as_in_numpy(log, kind) -> None:
     policies = [make_policy(kind, seed=seed, observations=5, actions=2) for seed in (0, 1)]
@@ -33,14 +38,14 @@ def test_every_kind_acts_as_in_numpy(log, kind) -> None:
     after, first = (np.asarray(part) for part in actors.tables())
     observations = log.data.next_observations[log.rows]
     for number, policy in enumerate(policies, 1):
-        np.testing.assert_allclose(after[number], log.act(policy, observations), atol=2e-5)
-        np.testing.assert_allclose(first[number], log.act(policy, log.data.initial_observations), atol=2e-5)
+        np.testing.assert_allclose(after[number], log.act(policy, observations), atol=TOLERANCE)
+        np.testing.assert_allclose(first[number], log.act(policy, log.data.initial_observations), atol=TOLERANCE)
     np.testing.assert_array_equal(after[0], log.own_actions()[0])
     states = np.stack([np.asarray(log.starts)] * 2)
-    np.testing.assert_allclose(actors.at(states), first[1:], atol=2e-5)
+    np.testing.assert_allclose(actors.at(states), first[1:], atol=TOLERANCE)
     rows = np.array([3, 40, 7])
     wanted = [log.act(policy, log.data.observations[rows]) for policy in policies]
-    np.testing.assert_allclose(actors.at_rows(rows), wanted, atol=2e-5)
+    np.testing.assert_allclose(actors.at_rows(rows), wanted, atol=TOLERANCE)
 
 
 def test_other_functions_act_beside_them(log) -> None:
