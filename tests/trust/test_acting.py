@@ -25,9 +25,9 @@ def log():
     )
 
 
-# Single precision: products are added up in another order, and which order depends on the processor. A decoder of a
-# decoder (best-of-vae) was 2e-5 off on one; a policy that acts otherwise is off by tenths.
-TOLERANCE = 2e-4
+# Single precision: products are added up in another order, and which order depends on the processor. The longest chain,
+# best-of-vae, was 2.3e-5 off on one of two; another policy is off by 3.
+TOLERANCE = 1e-4
 
 
 @pytest.mark.parametrize("kind", FORMULAS)
