@@ -231,9 +231,10 @@ def test_stopped_anywhere_it_continues(
     assert "started" in bench.status.view() and not read_cells(tmp_path)
     bench.run(evaluate=False)
     assert "trained" in bench.status.view()
-    assert evaluate_trained(tmp_path, PROTOCOL, workers=1) == 1
+    later = dataclasses.replace(PROTOCOL, episodes=9)  # says nothing about the episodes that were played in training
+    assert evaluate_trained(tmp_path, later, workers=1) == 1
     (ours,), (unbroken,) = read_cells(tmp_path), read_cells(finished)
-    for name in ("key", "curves", "final", "actions", "metrics", "runs", "config"):
+    for name in ("key", "curves", "final", "actions", "metrics", "runs", "config", "protocol"):
         assert getattr(ours, name) == getattr(unbroken, name), name
 
 

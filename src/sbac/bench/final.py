@@ -50,7 +50,9 @@ def finish(
     ]
     if len(final) != len(cell.runs):
         raise UserError(f"{folder}: {len(final)} policies; expected {len(cell.runs)}")
-    finished = replace(cell, protocol=protocol, final=final)
+    # How the policies were watched while they trained is the training's to say.
+    watched = replace(cell.protocol, final_episodes=protocol.final_episodes, final_seed=protocol.final_seed)
+    finished = replace(cell, protocol=watched, final=final)
     write_cell(results, finished)
     return finished
 
