@@ -266,6 +266,21 @@ def with_other_seeds(cell: CellRecord) -> CellRecord:
     )
 
 
+def test_one_value_of_what_another_grid_varies_is_a_setting() -> None:
+    """On hopper alpha has two values, on walker2d one, without a grid: one method, and alpha 2 stands for it on both."""
+    hopper = record("hopper-medium-made", "sbac", {0.5: 70.0, 2.0: 80.0}, key="1" * 12)
+    walker = without_grid(record("walker2d-medium-made", "sbac", {2.0: 60.0}, key="2" * 12))
+    walker = replace(walker, config={**walker.config, "alpha": 2.0}, settings={"alpha": 2.0})
+    assert not walker.grid
+    one, best = score_tables(collect([hopper, walker]))
+    assert one.methods == best.methods == ["sbac"]
+    assert one.settings("sbac") == {"alpha 2": ["walker2d-medium-made", "hopper-medium-made"]}
+    developed = [record("hopper-medium-made", "sbac", {0.5: 60.0, 2.0: 50.0}, key="3" * 12)]
+    alone, *_ = score_tables(collect([walker], developed))
+    assert alone.methods == ["sbac"] and alone.settings("sbac") == {"alpha 2": ["walker2d-medium-made"]}
+    assert not alone.fixed_note
+
+
 def test_settings_stand_once_where_they_are_the_same_for_all_tasks() -> None:
     preset = {"algorithm": "cql", "settings": {}}
     found = [

@@ -9,7 +9,7 @@ What is reported is always the last policy of a training, never the best one on 
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -201,15 +201,16 @@ def collect(records: Sequence[MeasuredRun], developed_on: Sequence[MeasuredRun] 
     developed_on: other trainings, which the one setting of each method was fixed on.
     """
     fixed = _fixed_settings(developed_on) if developed_on else {}
-    names, methods = _data_names(records), _method_names(records)
+    dials = _dials([*records, *developed_on])
+    names, methods = _data_names(records), _method_names(records, dials)
     found: dict[tuple[str, ...], tuple[Series, dict[int, Trial]]] = {}
     for record in sorted(records, key=_date):
         data, length, method = names[id(record)], _length(record), methods[id(record)]
         for run in record.runs:
-            setting = {name: run.setting[name] for name in record.grid}
+            setting = _values(record, run.setting, dials[_kind(record)])
             place = (data, length, method, json.dumps(setting))
-            known = fixed.get((record.algorithm, record.preset))
-            is_fixed = known is not None and _values(record, setting, known) == known
+            known = fixed.get(_kind(record))
+            is_fixed = known is not None and _values(record, run.setting, known) == known
             _, trials = found.setdefault(place, (Series(data, length, method, setting, [], is_fixed), {}))
             trials[run.seed] = _trial(record, run.seed, setting)
     for series, trials in found.values():
@@ -219,25 +220,34 @@ def collect(records: Sequence[MeasuredRun], developed_on: Sequence[MeasuredRun] 
 
 def _fixed_settings(records: Sequence[MeasuredRun]) -> dict[tuple[str, str], Settings]:
     """For each method and preset the setting with the highest mean over the datasets, of those tried on the most."""
-    grids: dict[tuple[str, str], list[str]] = {}
-    for record in records:
-        known = grids.setdefault((record.algorithm, record.preset), [])
-        known += [name for name in record.grid if name not in known]
     tried: dict[tuple[str, str], dict[str, tuple[Settings, list[float]]]] = {}
     for s in collect(records):
-        key = s.record.algorithm, s.record.preset
-        values = _values(s.record, s.setting, grids[key])
-        if values and s.is_final:
-            tried.setdefault(key, {}).setdefault(json.dumps(values), (values, []))[1].append(s.mean)
+        if s.setting and s.is_final:
+            known = tried.setdefault(_kind(s.record), {}).setdefault(json.dumps(s.setting), (s.setting, []))
+            known[1].append(s.mean)
     return {
         key: max(settings.values(), key=lambda entry: (len(entry[1]), float(np.mean(entry[1]))))[0]
         for key, settings in tried.items()
     }
 
 
+def _kind(record: MeasuredRun) -> tuple[str, str]:
+    return record.algorithm, record.preset
+
+
+def _dials(records: Sequence[MeasuredRun]) -> dict[tuple[str, str], list[str]]:
+    """For each method and preset the options that some grid varies: a training with one value of them has a setting."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for record in records:
+        known = found.setdefault(_kind(record), [])
+        known += [name for name in record.grid if name not in known]
+    return found
+
+
 def _values(record: MeasuredRun, setting: Settings, names: Iterable[str]) -> Settings:
-    """The values of some options in a training, whether its grid had them or not."""
-    return {name: setting.get(name, record.config.get(name)) for name in names}
+    """The values of some options in a training, whether its grid had them or not; an older one may lack some."""
+    values = {**record.config, **setting}
+    return {name: values[name] for name in names if name in values}
 
 
 def _date(record: MeasuredRun) -> str:
@@ -248,7 +258,7 @@ def _data_and_algorithm(record: MeasuredRun) -> tuple[str, str]:
     return record.data.name, record.algorithm
 
 
-def _method_names(records: Sequence[MeasuredRun]) -> dict[int, str]:
+def _method_names(records: Sequence[MeasuredRun], dials: Mapping[tuple[str, str], Sequence[str]]) -> dict[int, str]:
     """By record: its method, with the preset and the settings that tell it from others of that name."""
     presets: dict[str, set[str]] = {}
     precisions: dict[tuple[str, str], set[str | None]] = {}
@@ -262,8 +272,9 @@ def _method_names(records: Sequence[MeasuredRun]) -> dict[int, str]:
         fixed = {name: value for name, value in asked.items() if not isinstance(value, list)}
         if len(precisions[_data_and_algorithm(record)]) == 1:  # how a method was computed is no other method
             fixed.pop("precision", None)
-        fixed |= {name: record.config[name] for name in _distinguishing(record, records)}
-        words = [f"{name}={setting_text(value)}" for name, value in fixed.items() if name not in record.grid]
+        settings = dials[_kind(record)]
+        fixed |= {name: record.config[name] for name in _distinguishing(record, records, settings)}
+        words = [f"{name}={setting_text(value)}" for name, value in fixed.items() if name not in settings]
         names[id(record)] = " ".join([record.algorithm + preset, *words])
     return names
 
@@ -287,14 +298,14 @@ def _data_names(records: Sequence[MeasuredRun]) -> dict[int, str]:
     return names
 
 
-def _distinguishing(record: MeasuredRun, records: Sequence[MeasuredRun]) -> list[str]:
+def _distinguishing(record: MeasuredRun, records: Sequence[MeasuredRun], settings: Sequence[str]) -> list[str]:
     """The fields of its configuration in which other trainings of the method on the same data differ from it.
 
-    Those that one of two does not have, because it came later or is a grid there, do not count.
+    Those that one of two does not have, because it came later, or that are the method's settings, do not count.
     """
 
     def fields(r: MeasuredRun) -> Settings:
-        left_out = {"steps", "precision", "seed", *r.grid}
+        left_out = {"steps", "precision", "seed", *settings}
         return {name: value for name, value in r.config.items() if name not in left_out}
 
     def alike(other: MeasuredRun) -> bool:
