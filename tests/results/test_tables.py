@@ -267,7 +267,7 @@ def with_other_seeds(cell: CellRecord) -> CellRecord:
 
 
 def test_one_value_of_what_another_grid_varies_is_a_setting() -> None:
-    """On hopper alpha has two values, on walker2d one, without a grid: one method, and alpha 2 stands for it on both."""
+    """On hopper alpha has two values, on walker2d one, without a grid: one method, and alpha 2 stands for it."""
     hopper = record("hopper-medium-made", "sbac", {0.5: 70.0, 2.0: 80.0}, key="1" * 12)
     walker = without_grid(record("walker2d-medium-made", "sbac", {2.0: 60.0}, key="2" * 12))
     walker = replace(walker, config={**walker.config, "alpha": 2.0}, settings={"alpha": 2.0})
@@ -481,3 +481,4 @@ def test_commands_make_the_cells_again() -> None:
     assert "--algorithms cql@paper" in second
     run = MeasuredRun(**{field.name: getattr(record(), field.name) for field in fields(MeasuredRun)})
     assert bench_commands([run]) == []
+    assert bench_commands([replace(cells()[0], preset="of-old")]) == []

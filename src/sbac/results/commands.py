@@ -3,17 +3,22 @@
 import shlex
 from collections.abc import Iterable
 
+from sbac.algorithms import REGISTRY, find
 from sbac.results.cells import CellRecord, MeasuredRun
 
 
 def bench_commands(records: Iterable[MeasuredRun]) -> list[str]:
-    """The commands that make some cells again; runs that no bench made are left out."""
+    """The commands that make some cells again; runs that no bench made, and presets that are no more, are left out."""
     tasks: dict[str, list[str]] = {}
     for record in records:
-        if isinstance(record, CellRecord):
+        if isinstance(record, CellRecord) and not _is_of_the_past(record):
             source = record.environment if record.is_online else None
             tasks.setdefault(_options(record), []).append(source or record.data.name)
     return [f"sbac bench --tasks {shlex.join(dict.fromkeys(names))} {options}" for options, names in tasks.items()]
+
+
+def _is_of_the_past(cell: CellRecord) -> bool:
+    return cell.algorithm in REGISTRY and cell.preset not in find(cell.algorithm).presets
 
 
 def _options(cell: CellRecord) -> str:
