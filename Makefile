@@ -52,8 +52,8 @@ bench: $(READY)  ## a small bench on the embedded dataset, and its page
 	$(BIN)/sbac report build/bench --out build/bench.html
 
 results: $(READY)  ## tables and figures of docs/results.md and docs/earlier-results.md, from the raw evaluations in results/
-	$(BIN)/sbac report results --developed-on results/development --markdown docs/results.md --out build/results.html
-	$(BIN)/sbac report results/earlier --markdown docs/earlier-results.md --out build/earlier-results.html
+	$(BIN)/sbac report results results/published --developed-on results/development --markdown docs/results.md --out build/results.html
+	$(BIN)/sbac report results/earlier results/published --markdown docs/earlier-results.md --out build/earlier-results.html
 
 wheel: $(READY)  ## a wheel and a source archive, into dist/
 	$(BIN)/python -m build

@@ -21,7 +21,7 @@ from sbac import cli
 from sbac.algorithms import REGISTRY, find
 from sbac.algorithms.listing import options_table
 from sbac.config import fields_of
-from sbac.results.cells import read_cells
+from sbac.results.cells import CellRecord, read_cells
 from sbac.results.series import collect
 from sbac.results.tables import score_tables
 from sbac.text import number
@@ -31,7 +31,7 @@ RESULTS = ROOT / "docs" / "results.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN = ("README", "start", "your-log", "alpha", "report", "add-a-method", "gpu", "deploy")
 """The pages whose blocks run."""
-COLUMNS = ("one-step", "td3-bc", "iql", "rebrac", "sbac")
+COLUMNS = ("bc", "cql", "td3-bc@paper", "iql@tuned", "one-step@paper", "rebrac@paper", "rebrac@tuned", "sbac")
 """The methods in the table of the findings, after the task and the data."""
 
 
@@ -158,6 +158,11 @@ def test_the_reference_has_every_option(name: str) -> None:
         assert f"`--{field.name.replace('_', '-')}`" in table and field.spec.help
 
 
+def table_cells() -> list[CellRecord]:
+    """What docs/results.md is made from."""
+    return [*read_cells(ROOT / "results"), *read_cells(ROOT / "results" / "published")]
+
+
 def bench_commands() -> list[list[str]]:
     """The words of every bench that made the tables, as a shell would pass them on."""
     block = RESULTS.read_text().split("\n```\n")[1]
@@ -186,15 +191,14 @@ def test_the_benches_of_the_results_make_all_of_them() -> None:
         methods = words[words.index("--algorithms") + 1 : words.index("--seeds")]
         steps = int(words[words.index("--steps") + 1])
         named |= {(task, method.split("@")[0], steps) for task in tasks for method in methods}
-    found = {(r.data.name, r.algorithm, (r.length or [0])[0]) for r in read_cells(ROOT / "results")}
+    found = {(r.data.name, r.algorithm, (r.length or [0])[0]) for r in table_cells()}
     online = {"Hopper-v4": "hopper-medium-made", "Walker2d-v4": "walker2d-medium-made"}
     online |= {"HalfCheetah-v4": "halfcheetah-medium-made"}
     assert named == {(online.get(data, data), method, steps) for data, method, steps in found}
 
 
 def test_the_table_of_the_findings() -> None:
-    results = ROOT / "results"
-    tables = score_tables(collect(read_cells(results), read_cells(results / "development")))
+    tables = score_tables(collect(table_cells(), read_cells(ROOT / "results" / "development")))
     table = next(t for t in tables if t.length == "200k steps a phase")
     block = next(b for b in table.blocks if len(b.datasets) == 9)
     lines = [line.strip(" |").split("|") for line in (ROOT / "docs" / "findings.md").read_text().splitlines()]

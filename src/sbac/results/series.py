@@ -254,23 +254,23 @@ def _date(record: MeasuredRun) -> str:
     return record.date if isinstance(record, CellRecord) else ""
 
 
-def _data_and_algorithm(record: MeasuredRun) -> tuple[str, str]:
-    return record.data.name, record.algorithm
+def _data_and_kind(record: MeasuredRun) -> tuple[str, ...]:
+    return record.data.name, *_kind(record)
 
 
 def _method_names(records: Sequence[MeasuredRun], dials: Mapping[tuple[str, str], Sequence[str]]) -> dict[int, str]:
     """By record: its method, with the preset and the settings that tell it from others of that name."""
     presets: dict[str, set[str]] = {}
-    precisions: dict[tuple[str, str], set[str | None]] = {}
+    precisions: dict[tuple[str, ...], set[str | None]] = {}
     for record in records:
         presets.setdefault(record.algorithm, set()).add(record.preset)
-        precisions.setdefault(_data_and_algorithm(record), set()).add(record.precision)
+        precisions.setdefault(_data_and_kind(record), set()).add(record.precision)
     names: dict[int, str] = {}
     for record in records:
         preset = f"@{record.preset}" if len(presets[record.algorithm]) > 1 else ""
         asked: Settings = record.settings if isinstance(record, CellRecord) else {}
         fixed = {name: value for name, value in asked.items() if not isinstance(value, list)}
-        if len(precisions[_data_and_algorithm(record)]) == 1:  # how a method was computed is no other method
+        if len(precisions[_data_and_kind(record)]) == 1:  # how a method was computed is no other method
             fixed.pop("precision", None)
         settings = dials[_kind(record)]
         fixed |= {name: record.config[name] for name in _distinguishing(record, records, settings)}
@@ -309,7 +309,7 @@ def _distinguishing(record: MeasuredRun, records: Sequence[MeasuredRun], setting
         return {name: value for name, value in r.config.items() if name not in left_out}
 
     def alike(other: MeasuredRun) -> bool:
-        return (_data_and_algorithm(other), other.preset) == (_data_and_algorithm(record), record.preset)
+        return _data_and_kind(other) == _data_and_kind(record)
 
     own = fields(record)
     others = [fields(other) for other in records if alike(other)]
