@@ -116,6 +116,8 @@ def test_grids_from_the_command_line() -> None:
         "sbac": {"alpha": [0.2, 2]},
         "bc": {"batch_size": 8},
     }
+    wide = parse_grids(["sbac.hidden=[512, 512]", "bc.hidden=[64]"], no_grid=False)
+    assert wide == {"sbac": {"hidden": [512, 512]}, "bc": {"hidden": [64]}}
     none = parse_grids(["sbac.alpha=1,2"], no_grid=True)
     assert none["bc"] == {} and none["sbac"] == {"alpha": [1, 2]}
     with pytest.raises(UserError, match="NAME.FIELD"):

@@ -140,9 +140,16 @@ def parse_grids(words: Sequence[str], no_grid: bool) -> dict[str, dict[str, Sett
         if name not in named:
             grids[name] = {}
             named.add(name)
-        values = [_value(part) for part in text.split(",")]
-        grids[name][field_name.replace("-", "_")] = values if len(values) > 1 else values[0]
+        grids[name][field_name.replace("-", "_")] = _values(text)
     return grids
+
+
+def _values(text: str) -> Setting:
+    """One value, or several between commas; a list may stand in brackets, as the tables write it."""
+    if text.startswith("["):
+        return _value(text)
+    values = [_value(part) for part in text.split(",")]
+    return values if len(values) > 1 else values[0]
 
 
 def _value(text: str) -> Setting:
