@@ -177,6 +177,31 @@ def choice_lines(found: list[Chosen]) -> list[str]:
     return [*lines, f"score: chosen {best - chosen:.1f}, preset {best - usual:.1f}, oracle {best:.1f}"]
 
 
+def against(rows: list[dict[str, Any]], rivals: Sequence[CellRecord], developed_on: Sequence[CellRecord]) -> list[str]:
+    """The chosen policies, one for each seed, against the one setting of every other method, on the tasks of both."""
+    from sbac.results.choosing import differences
+    from sbac.results.series import collect
+    from sbac.results.tables import score_tables
+    from sbac.text import within
+    from sbac.trust.choosing import decide
+
+    ours: dict[str, list[float]] = {}
+    for task, seed in sorted({(row["data"], row["seed"]) for row in rows}):
+        own = [row for row in rows if (row["data"], row["seed"]) == (task, seed)]
+        label = decide(candidates_of(own), own[0]["preset"]).label
+        ours.setdefault(task, []).append(float(np.mean(next(row["scores"] for row in own if row["label"] == label))))
+    lines = ["method | tasks of both | chosen by the log | the method | difference | tasks drawn too"]
+    table = score_tables(collect(rivals, developed_on))[0]
+    for method in table.methods:
+        tasks = [task for task in table.datasets if task in ours and (task, method) in table.chosen]
+        chosen = [np.array(ours[task]) for task in tasks]
+        theirs = [table.chosen[task, method].scores for task in tasks]
+        found = differences(chosen, {method: theirs})[method]
+        means = " | ".join(f"{np.mean([s.mean() for s in side]):.1f}" for side in (chosen, theirs))
+        lines.append(f"{method} | {len(tasks)} | {means} | {within(*found.tasks_fixed)} | {within(*found.tasks_drawn)}")
+    return lines
+
+
 class Covered(NamedTuple):
     """A policy's interval against the truth; None where a warning took the interval away."""
 
@@ -282,6 +307,8 @@ def main() -> None:
     parser.add_argument("--effort", help="quick or full")
     parser.add_argument("--seeds", nargs="+", type=int, help="only these seeds in the summary")
     parser.add_argument("--summary", action="store_true", help="only summarise the file")
+    parser.add_argument("--against", nargs="+", type=Path, default=[], metavar="DIR", help="results of other methods")
+    parser.add_argument("--developed-on", type=Path, metavar="DIR", help="what their one setting was fixed on")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the summary")
     args = parser.parse_args()
     rows = [json.loads(line) for line in args.out.read_text().splitlines()] if args.out.exists() else []
@@ -298,6 +325,10 @@ def main() -> None:
     if rows:
         chosen, covered = choices(rows), coverage(rows)
         print("\n".join([*choice_lines(chosen), "", *coverage_lines(covered)]))
+        if args.against:
+            rivals = [cell for folder in args.against for cell in read_cells(folder)]
+            developed_on = read_cells(args.developed_on) if args.developed_on else []
+            print("\n".join(["", *against(rows, rivals, developed_on)]))
         print("\none choice a task, among all its policies: " + choice_lines(choices(rows, each_seed=False))[-1])
         if args.picture is not None:
             draw(chosen, covered, args.picture)
