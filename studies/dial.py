@@ -2,7 +2,7 @@
 
     python studies/dial.py train hopper-medium-replay-made walker2d-medium-made --seeds 10 11 12 13 14 --runs runs/dial
     python studies/dial.py play --runs runs/dial --out results/dial.jsonl      # on any machine
-    python studies/dial.py show results --out results/dial.jsonl         # beside the cells of separate trainings
+    python studies/dial.py show results --out results/dial.jsonl               # beside the cells of separate trainings
 
 A row has the returns of one policy at one alpha. Seeds and lengths are those of the cells: the differences are paired.
 """
