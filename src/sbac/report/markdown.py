@@ -249,7 +249,11 @@ def _provenance(records: Sequence[MeasuredRun]) -> list[str]:
         if isinstance(cell, CellRecord)
     ]
     commands = "\n".join(bench_commands(records))
-    return ["## How each number was made", markdown_table(head, rows), f"<!-- not run: they train -->\n```\n{commands}\n```"]
+    return [
+        "## How each number was made",
+        markdown_table(head, rows),
+        f"<!-- not run: they train -->\n```\n{commands}\n```",
+    ]
 
 
 def write_tables(path: Path, records: Sequence[MeasuredRun], developed_on: Sequence[MeasuredRun] = ()) -> None:
