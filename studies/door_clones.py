@@ -7,6 +7,8 @@ The dataset is Minari's D4RL/door/human-v2. The squared error is that of tanh(me
 """
 
 import argparse
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +20,7 @@ import sbac
 from sbac.nn import MLP, Trained, half_cosine
 from sbac.nn.gaussian import Gaussian, bounded_log_std
 
-DATASET, ENVIRONMENT = "D4RL/door/human-v2", "AdroitHandDoor-v1"
-RANDOM, EXPERT = -56.512833, 2880.5693087298737  # D4RL's references
+DATASET, TASK = "D4RL/door/human-v2", "door-human-v1"  # the task has D4RL's rewards and references
 HIDDEN, BATCH, RATE, SEEDS = (256, 256), 256, 3e-4, 3
 
 
@@ -28,6 +29,12 @@ def loss_of(name: str, output: Float[Array, "batch both"], actions: Float[Array,
     if name == "squared":
         return ((jnp.tanh(mean) - actions) ** 2).sum(-1).mean()
     return -Gaussian(mean, bounded_log_std(raw)).log_prob(actions).mean()
+
+
+def acting(clone: MLP, shift: NDArray[Any], scale: NDArray[Any]) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """tanh(mean) as a function of raw observations."""
+    output = jax.jit(lambda observations: jnp.tanh(jnp.split(clone((observations - shift) / scale), 2, axis=-1)[0]))
+    return lambda observations: np.asarray(output(observations))
 
 
 def main() -> None:
@@ -63,17 +70,9 @@ def main() -> None:
 
     clones = train(jax.random.split(jax.random.key(0), SEEDS))
     for seed in range(SEEDS):
-        clone = jax.tree.map(lambda leaf, seed=seed: np.asarray(leaf[seed]), clones)
-
-        def act(observations: NDArray[np.floating], clone: MLP = clone) -> NDArray[np.floating]:
-            x = (observations - shift) / scale
-            for weight, bias in zip(clone.weights[:-1], clone.biases[:-1], strict=True):
-                x = np.maximum(x @ weight + bias, 0.0)
-            return np.tanh((x @ clone.weights[-1] + clone.biases[-1])[..., : actions.shape[1]])
-
-        played = sbac.evaluate(act, ENVIRONMENT, episodes=options.episodes, seed=1_000_000)
-        score = 100 * (np.mean(played.returns) - RANDOM) / (EXPERT - RANDOM)
-        print(f"{options.loss}, seed {seed}: {score:.1f}", flush=True)
+        policy = acting(jax.tree.map(lambda leaf, seed=seed: leaf[seed], clones), shift, scale)
+        played = sbac.evaluate(policy, TASK, episodes=options.episodes, seed=1_000_000)
+        print(f"{options.loss}, seed {seed}: {played.score:.1f}", flush=True)
 
 
 if __name__ == "__main__":
