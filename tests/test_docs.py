@@ -5,6 +5,7 @@ line `<!-- not run: why -->` above a block leaves it out. All commands, those of
 parsed in the quick suite.
 """
 
+import json
 import re
 import shlex
 import subprocess
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import sbac
@@ -21,6 +23,7 @@ from sbac import cli
 from sbac.algorithms import REGISTRY, find
 from sbac.algorithms.listing import options_table
 from sbac.config import fields_of
+from sbac.environments.tasks import normalised_score
 from sbac.results.cells import CellRecord, read_cells
 from sbac.results.series import collect
 from sbac.results.tables import score_tables
@@ -165,7 +168,7 @@ def table_cells() -> list[CellRecord]:
 
 def bench_commands() -> list[list[str]]:
     """The words of every bench that made the tables, as a shell would pass them on."""
-    block = RESULTS.read_text().split("\n```\n")[1]
+    block = RESULTS.read_text().split("\n## The commands\n")[1].split("\n```\n")[1]
     listed = 'sbac() { printf "%q " "$@"; echo; }\n' + block
     lines = subprocess.run(["bash", "-c", listed], capture_output=True, text=True, check=True).stdout.splitlines()
     return [shlex.split(line) for line in lines]
@@ -191,7 +194,8 @@ def test_the_benches_of_the_results_make_all_of_them() -> None:
         methods = words[words.index("--algorithms") + 1 : words.index("--seeds")]
         steps = int(words[words.index("--steps") + 1])
         named |= {(task, method.split("@")[0], steps) for task in tasks for method in methods}
-    found = {(r.data.name, r.algorithm, (r.length or [0])[0]) for r in table_cells()}
+    cells = [*table_cells(), *read_cells(ROOT / "results" / "letter")]
+    found = {(r.data.name, r.algorithm, (r.length or [0])[0]) for r in cells}
     online = {"Hopper-v4": "hopper-medium-made", "Walker2d-v4": "walker2d-medium-made"}
     online |= {"HalfCheetah-v4": "halfcheetah-medium-made"}
     assert named == {(online.get(data, data), method, steps) for data, method, steps in found}
@@ -214,6 +218,45 @@ def test_the_table_of_the_findings() -> None:
             expected = [number(row[m].mean, row[m].deviation) if m in row else "" for m in COLUMNS]
             assert data == number(table.data_score(f"{name}-made") or 0.0)
         assert cells == expected, name
+
+
+def table_below(heading: str, page: Path, number: int = 0) -> dict[str, list[str]]:
+    """The cells of a table of a section, by the first of each row."""
+    section = page.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    tables = [part for part in section.split("\n\n") if part.startswith("|")]
+    rows = [[cell.strip(" *`") for cell in line.strip("|").split("|")] for line in tables[number].splitlines()]
+    return {row[0]: row[1:] for row in rows}
+
+
+def test_the_letter_of_the_paper() -> None:
+    rows = table_below("The paper's four claims", RESULTS, 1)
+    methods = [name.replace("sbac-no-w@paper", "sbac-no-w") for name in rows["task"]]
+    tuned = [cell for cell in read_cells(ROOT / "results") if cell.algorithm == "sbac"]
+    table = next(
+        t
+        for t in score_tables(
+            collect([*tuned, *read_cells(ROOT / "results" / "letter")], read_cells(ROOT / "results" / "development"))
+        )
+        if t.length == "1M + 200k steps"
+    )
+    block = next(b for b in table.blocks if set(b.methods) == set(methods))
+    assert rows["mean"] == [number(table.mean(block, m)) for m in methods]
+    for task in block.datasets:
+        assert rows[task] == [number(table.row(task)[m].mean, table.row(task)[m].deviation) for m in methods], task
+
+
+def test_the_table_of_the_demonstrations() -> None:
+    rows = table_below("From 25 human demonstrations", RESULTS)
+    scores: dict[float, dict[int, float]] = {}
+    for line in (ROOT / "results" / "door-human.jsonl").read_text().splitlines():
+        policy = json.loads(line)
+        scores.setdefault(policy["alpha"], {})[policy["seed"]] = float(
+            normalised_score("door-human-v1", policy["returns"]).mean()
+        )
+    for label, seeds in (("seeds 100 to 104, which fixed alpha", range(100, 105)), ("seeds 10 to 14", range(10, 15))):
+        for alpha, said in zip(rows["alpha"], rows[label], strict=True):
+            found = [scores[float(alpha)][seed] for seed in seeds]
+            assert said == number(float(np.mean(found)), float(np.std(found, ddof=1))), (label, alpha)
 
 
 def test_the_reference_names_the_whole_api() -> None:
