@@ -459,8 +459,9 @@ def test_nothing_is_minus_zero() -> None:
 
 
 def test_orders() -> None:
-    assert sorted(["zzz", "td3-bc", "sbac@paper", "bc", "sbac"], key=method_order) == [
+    assert sorted(["zzz", "td3-bc", "sbac@paper", "sbac@tuned", "bc", "sbac"], key=method_order) == [
         "sbac",
+        "sbac@tuned",
         "sbac@paper",
         "bc",
         "td3-bc",

@@ -38,10 +38,14 @@ W_NOTE = (
 )
 
 
-def method_order(method: str) -> tuple[int, str]:
-    """The order of columns: that of the registry; other methods follow by name."""
+def method_order(method: str) -> tuple[int, bool, str]:
+    """The order of columns: that of the registry, `tuned` before other presets; other methods follow by name.
+
+    The first column is the one that the others are compared with.
+    """
     name, methods = method.split("@")[0].split(" ")[0], list(REGISTRY)
-    return (methods.index(name) if name in methods else len(methods), method)
+    other = "@" in method and "@tuned" not in method
+    return (methods.index(name) if name in methods else len(methods), other, method)
 
 
 def data_order(data: str) -> tuple[int, str]:
