@@ -1,7 +1,10 @@
 """Estimates against worlds whose values are known, and what makes them doubtful."""
 
 import dataclasses
+import json
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +26,7 @@ from sbac.trust.fitting import Effort
 from sbac.trust.log import read_log
 from truth.logged import Linear, Table
 
+RESULTS = Path(__file__).parents[2] / "results"
 SMALL = Effort(3, 2, (32, 32), 64, (1_000, 3_000), 2e-3, 0.1)
 
 
@@ -127,6 +131,7 @@ def test_nothing_speaks_against_a_sound_estimate() -> None:
         ({"distance": 4.0, "reach": 9.0}, "acts 4.0 of the log's deviations"),
         ({"reach": 3.5}, "in one state of ten"),
         ({"model_gain": 3.0}, "do not confirm"),
+        ({"model_gain": 1.0, "model_share": 0.6}, "leaves what the log shows after 60 % of the discounted time"),
     ],
 )
 def test_each_threshold_gives_its_warning_and_takes_the_interval_away(changes, words) -> None:
@@ -135,6 +140,29 @@ def test_each_threshold_gives_its_warning_and_takes_the_interval_away(changes, w
     estimate = from_replicates(own, gains, found)
     assert len(estimate.warnings) == 1 and words in estimate.warnings[0]
     assert not estimate.has_interval and estimate.low == -math.inf
+
+
+def committed(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (RESULTS / name).read_text().splitlines()]
+
+
+def test_no_estimate_from_25_demonstrations_is_believed() -> None:
+    """Ten policies of door-human: all gains lie too high, and four lower bounds above 0, where the truth is below."""
+    rows = committed("door-human-select.jsonl")
+    assert len(rows) == 10 and all(row["true_gain"] < 0 < row["gain"] for row in rows)
+    assert sum(row["gain_low"] > 0 for row in rows) == 4
+    for row in rows:
+        reasons = doubts(Diagnostics(**row["diagnostics"]), row["gain"], math.inf)
+        assert any("leaves what the log shows" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize("name", ["trust-development.jsonl", "trust-table.jsonl", "trust-fresh.jsonl"])
+def test_the_policies_of_large_logs_stay_in_what_the_log_shows(name: str) -> None:
+    """Or something else speaks against them as well: so this warning costs nothing there."""
+    for row in committed(name):
+        reasons = doubts(Diagnostics(**row["diagnostics"]), float(np.mean(row["gains"])), math.inf)
+        leaves = [reason for reason in reasons if "leaves what the log shows" in reason]
+        assert not leaves or len(reasons) > 1, row["label"]
 
 
 def test_the_interval_is_students_widened_by_what_is_known_to_be_off() -> None:

@@ -37,6 +37,9 @@ FAR_AT_TIMES = 3.0
 APART = 3.0
 """Of both estimators' deviations together, and half a deviation of the log's returns on top: if they differ by more,
 they do not confirm each other."""
+FOLLOWED = 0.8
+"""Of the discounted time: where the model's rollouts are cut sooner, what they say is mostly fitted Q evaluation's own
+word, which cannot confirm it."""
 OPTIMISM = 1.0
 """By how much the gain of a policy that was learned from the same log may lie too high, in deviations of the log's
 returns for each of the log's own deviations that the policy departs from it. Found on development runs."""
@@ -245,6 +248,11 @@ def doubts(found: Diagnostics, gain: float, half: float) -> list[str]:
         reasons.append(
             f"in one state of ten the policy acts {found.reach:.1f} or more of the log's deviations away from it: "
             "no data there"
+        )
+    if found.model_share is not None and found.model_share < FOLLOWED:
+        reasons.append(
+            f"in a learned model the policy leaves what the log shows after {100 * found.model_share:.0f} % of the "
+            "discounted time: nothing confirms the estimate"
         )
     spreads = half / 2 + found.model_spread
     apart = APART * spreads + 0.5 * found.return_deviation
