@@ -156,6 +156,14 @@ def test_no_estimate_from_25_demonstrations_is_believed() -> None:
         assert any("leaves what the log shows" in reason for reason in reasons)
 
 
+def test_of_policies_from_25_episodes_the_one_that_fails_is_set_aside() -> None:
+    rows = committed("few-episodes-select.jsonl")
+    believed = [not doubts(Diagnostics(**row["diagnostics"]), row["gain"], math.inf) for row in rows]
+    assert believed == [row["true_gain"] > 0 for row in rows] and sum(believed) == 11
+    sound = [row for row, sure in zip(rows, believed, strict=True) if sure]
+    assert all(row["gain_low"] < row["true_gain"] < row["gain_high"] for row in sound)
+
+
 @pytest.mark.parametrize("name", ["trust-development.jsonl", "trust-table.jsonl", "trust-fresh.jsonl"])
 def test_the_policies_of_large_logs_stay_in_what_the_log_shows(name: str) -> None:
     """Or something else speaks against them as well: so this warning costs nothing there."""
