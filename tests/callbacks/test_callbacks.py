@@ -3,6 +3,7 @@
 import functools
 import struct
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -139,10 +140,17 @@ def test_weights_and_biases_offline(tmp_path: Path) -> None:
     logger.on_metrics(METRICS)
     logger.on_evaluation(PLAYED)
     logger.on_end(small_run())
-    written = [path.read_bytes() for path in (tmp_path / "wandb").glob("offline-run-*/*.wandb")]
-    assert len(written) == 2
-    (first,) = [data for data in written if b"alpha=0.5_seed=0" in data]
-    (second,) = [data for data in written if b"alpha=2_seed=1" in data]
+    last = {b"alpha=0.5_seed=0": b"clone/return", b"alpha=2_seed=1": b"clone/step"}
+    found: list[bytes] = []
+    # Another process of the library writes the files, and may still be at it after its `finish`.
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not all(
+        any(name in data and word in data for data in found) for name, word in last.items()
+    ):
+        time.sleep(0.1)
+        found = [path.read_bytes() for path in (tmp_path / "wandb").glob("offline-run-*/*.wandb")]
+    assert len(found) == 2
+    first, second = (next(data for data in found if name in data) for name in last)
     assert b"clone/loss" in first and b"clone/return" in first and b"clone/step" in first
     assert b"clone/loss" not in second and b"clone/step" in second  # its loss was no number
 
