@@ -1,65 +1,69 @@
-"""SBAC against ReBRAC, each with a setting per task out of four, chosen on other trainings than those reported.
+"""SBAC against ReBRAC with a setting per task: as many settings each, none chosen on the training that is reported.
 
     python studies/choice_per_task.py
 
-For each task the setting is the best of four on seeds 100 and 101 (results/development); what is reported are seeds 10
-to 14 (results/cells), 200,000 steps a phase. A task whose chosen setting was not run on seeds 10 to 14 is left out.
+Seeds 10 to 14, 200,000 steps a phase (results/cells). First the setting is the best of four on seeds 100 and 101, on
+the four tasks that were trained with those (results/development). Then, on all nine, it is the best of three on the
+other seeds, by their last evaluation during training; there are several threes of SBAC's seven alphas to take.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sbac.environments.tasks import normalised_score
 from sbac.results.cells import read_cells
 from sbac.results.choosing import differences
+from sbac.results.series import Series, best_without_own_seed, collect
+from sbac.results.statistics import Floats
+from sbac.text import within
 
 RESULTS = Path(__file__).parents[1] / "results"
-GRIDS = {"sbac": ("alpha", (0.25, 0.5, 1.0, 2.0)), "rebrac": ("policy_penalty", (0.01, 0.03, 0.1, 0.3))}
+DIALS = {"sbac": "alpha", "rebrac": "policy_penalty"}
+FOUR = {"sbac": (0.25, 0.5, 1.0, 2.0), "rebrac": (0.01, 0.03, 0.1, 0.3)}
+THREE = (0.03, 0.1, 0.3)
+ALPHAS = (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
+THREES = ((0.5, 1.0, 2.0), (0.25, 1.0, 4.0), (0.25, 0.5, 1.0), (0.125, 0.5, 2.0), ALPHAS)
 
-Scores = dict[str, dict[float, NDArray[np.float64]]]
-"""By task and setting: one for each seed."""
+
+def series_of(folder: Path, method: str) -> dict[tuple[str, float], Series]:
+    """By task and setting: those of preset `tuned` with 200,000 steps a phase."""
+    cells = [cell for cell in read_cells(folder) if (cell.algorithm, cell.preset) == (method, "tuned")]
+    dial = DIALS[method]
+    found = [s for s in collect(cells) if set(s.record.steps) == {200_000} and s.is_final]
+    return {(s.data, float(str(s.setting[dial]))): s for s in found if dial in s.setting}
 
 
-def scores_of(folder: Path, method: str, field: str) -> Scores:
-    found: Scores = {}
-    for cell in read_cells(folder):
-        if (cell.algorithm, cell.preset, (cell.length or [0])[0]) != (method, "tuned", 200_000):
-            continue
-        by_setting: dict[float, list[float]] = {}
-        for policy in cell.final or []:
-            returns = np.array(policy.returns, np.float64)
-            setting = float(str(policy.setting.get(field, cell.config.get(field))))
-            mean = normalised_score(cell.data.name.replace("-made", "-v2"), returns).mean()
-            by_setting.setdefault(setting, []).append(float(mean))
-        task = found.setdefault(cell.data.name, {})
-        task.update({setting: np.array(values) for setting, values in by_setting.items()})
+def chosen_on_other_seeds(method: str) -> dict[str, Floats]:
+    before, reported = (series_of(folder, method) for folder in (RESULTS / "development", RESULTS))
+    found: dict[str, Floats] = {}
+    for task in sorted({task for task, _ in before}):
+        best = max((x for x in FOUR[method] if (task, x) in before), key=lambda x: before[task, x].mean)
+        now = reported[task, best]
+        print(f"{method:7}{task:32}{best:g}: {before[task, best].mean:.1f} on seeds 100, 101, now {now.mean:.1f}")
+        found[task] = now.scores
     return found
 
 
-def chosen(method: str) -> Mapping[str, NDArray[np.float64] | None]:
-    """By task: the reported scores of the setting that other seeds chose; None where it was not run."""
-    field, grid = GRIDS[method]
-    before, reported = (scores_of(folder, method, field) for folder in (RESULTS / "development", RESULTS))
-    found: dict[str, NDArray[np.float64] | None] = {}
-    for task, tried in sorted(before.items()):
-        best = max((setting for setting in tried if setting in grid), key=lambda setting: tried[setting].mean())
-        found[task] = reported[task].get(best)
-        score = "not run" if found[task] is None else f"{reported[task][best].mean():.1f}"
-        print(f"{method:7}{task:32}{field} {best:g}: {tried[best].mean():.1f} before, {score}")
-    return found
+def seed_left_out(method: str, settings: Sequence[float]) -> dict[str, Floats]:
+    reported = series_of(RESULTS, method)
+    tasks = sorted({task for task, _ in reported})
+    return {task: best_without_own_seed([reported[task, x] for x in settings]).scores for task in tasks}
+
+
+def compare(ours: dict[str, Floats], theirs: dict[str, Floats]) -> str:
+    found = differences(list(ours.values()), {"rebrac": [theirs[task] for task in ours]})["rebrac"]
+    means = [np.mean([scores.mean() for scores in side.values()]) for side in (ours, theirs)]
+    drawn = within(*found.tasks_drawn)
+    return f"{means[0]:.1f} and {means[1]:.1f}, a difference of {within(*found.tasks_fixed)}, tasks drawn too {drawn}"
 
 
 def main() -> None:
-    ours, theirs = chosen("sbac"), chosen("rebrac")
-    pairs = [(a, b) for a, b in ((ours[task], theirs[task]) for task in ours) if a is not None and b is not None]
-    found = differences([a for a, _ in pairs], {"rebrac": [b for _, b in pairs]})["rebrac"]
-    means = [np.mean([values.mean() for values in side]) for side in zip(*pairs, strict=True)]
-    fixed, drawn = found.tasks_fixed, found.tasks_drawn
-    print(f"{len(pairs)} tasks: {means[0]:.1f} and {means[1]:.1f}, a difference of {fixed.value:.1f}")
-    print(f"95 %: [{fixed.low:.1f}, {fixed.high:.1f}], tasks drawn too [{drawn.low:.1f}, {drawn.high:.1f}]")
+    print("four tasks, four settings each:", compare(*map(chosen_on_other_seeds, DIALS)))
+    theirs = seed_left_out("rebrac", THREE)
+    for alphas in THREES:
+        names = ", ".join(f"{alpha:g}" for alpha in alphas)
+        print(f"nine tasks, alphas {names}:", compare(seed_left_out("sbac", alphas), theirs))
 
 
 if __name__ == "__main__":

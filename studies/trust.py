@@ -178,7 +178,7 @@ def choice_lines(found: list[Chosen]) -> list[str]:
 
 
 def against(rows: list[dict[str, Any]], rivals: Sequence[CellRecord], developed_on: Sequence[CellRecord]) -> list[str]:
-    """The chosen policies, one for each seed, against the one setting of every other method, on the tasks of both."""
+    """The chosen policies, one for each seed, against every method with one setting and with its best for each task."""
     from sbac.results.choosing import differences
     from sbac.results.series import collect
     from sbac.results.tables import score_tables
@@ -191,14 +191,17 @@ def against(rows: list[dict[str, Any]], rivals: Sequence[CellRecord], developed_
         label = decide(candidates_of(own), own[0]["preset"]).label
         ours.setdefault(task, []).append(float(np.mean(next(row["scores"] for row in own if row["label"] == label))))
     lines = ["method | tasks of both | chosen by the log | the method | difference | tasks drawn too"]
-    table = score_tables(collect(rivals, developed_on))[0]
-    for method in table.methods:
-        tasks = [task for task in table.datasets if task in ours and (task, method) in table.chosen]
-        chosen = [np.array(ours[task]) for task in tasks]
-        theirs = [table.chosen[task, method].scores for task in tasks]
-        found = differences(chosen, {method: theirs})[method]
-        means = " | ".join(f"{np.mean([s.mean() for s in side]):.1f}" for side in (chosen, theirs))
-        lines.append(f"{method} | {len(tasks)} | {means} | {within(*found.tasks_fixed)} | {within(*found.tasks_drawn)}")
+    first, *others = score_tables(collect(rivals, developed_on))
+    for table in [first, *(other for other in others if other.length == first.length)]:
+        lines.append(f"-- {table.title}")
+        for method in table.methods:
+            tasks = [task for task in table.datasets if task in ours and (task, method) in table.chosen]
+            chosen = [np.array(ours[task]) for task in tasks]
+            theirs = [table.chosen[task, method].scores for task in tasks]
+            found = differences(chosen, {method: theirs})[method]
+            means = " | ".join(f"{np.mean([s.mean() for s in side]):.1f}" for side in (chosen, theirs))
+            intervals = f"{within(*found.tasks_fixed)} | {within(*found.tasks_drawn)}"
+            lines.append(f"{method} | {len(tasks)} | {means} | {intervals}")
     return lines
 
 

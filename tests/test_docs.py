@@ -259,6 +259,16 @@ def test_the_table_of_the_demonstrations() -> None:
             assert said == number(float(np.mean(found)), float(np.std(found, ddof=1))), (label, alpha)
 
 
+def test_the_table_of_settings_per_task() -> None:
+    study = [sys.executable, str(ROOT / "studies" / "choice_per_task.py")]
+    printed = subprocess.run(study, capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"(\S+) and (\S+), a difference of (\S+ \[.+?\]), tasks", printed)
+    section = RESULTS.read_text().split("\n## A setting per task\n")[1].split("\n## ")[0]
+    rows = [[cell.strip(" ").replace("**", "") for cell in line.strip("|").split("|")] for line in section.splitlines()]
+    said = [tuple(row[3:]) for row in rows if len(row) == 6 and "select" not in row[0]][2:]
+    assert said == found and len(found) == 6
+
+
 def test_the_reference_names_the_whole_api() -> None:
     text = (ROOT / "docs" / "reference" / "python.md").read_text()
     named = {line.rsplit(".", 1)[1] for line in text.splitlines() if line.startswith("::: ")}
