@@ -26,7 +26,8 @@ from sbac.config import fields_of
 from sbac.environments.tasks import normalised_score
 from sbac.results.cells import CellRecord, read_cells
 from sbac.results.series import collect
-from sbac.results.tables import score_tables
+from sbac.results.statistics import paired_difference
+from sbac.results.tables import difference, score_tables
 from sbac.text import number
 
 ROOT = Path(__file__).parents[1]
@@ -245,6 +246,19 @@ def test_the_letter_of_the_paper() -> None:
         assert rows[task] == [number(table.row(task)[m].mean, table.row(task)[m].deviation) for m in methods], task
 
 
+def test_the_letter_of_the_paper_with_and_without_w() -> None:
+    page = (ROOT / "docs" / "does-w-help.md").read_text()
+    section = page.split("\n### To the letter of the paper\n")[1].split("\n### ")[0]
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()]
+    said = {line[0]: line[1:] for line in lines if line[0].endswith("-made")}
+    found = {(s.data, s.record.algorithm, s.record.preset): s for s in collect(read_cells(ROOT / "results" / "letter"))}
+    assert len(said) == 3
+    for task, differences in said.items():
+        without = found[task, "sbac-no-w", "paper"].scores
+        for preset, words in zip(("paper", "corrected"), differences, strict=True):
+            assert words == difference(paired_difference(found[task, "sbac", preset].scores, without)), (task, preset)
+
+
 def test_the_table_of_the_demonstrations() -> None:
     rows = table_below("From 25 human demonstrations", RESULTS)
     scores: dict[float, dict[int, float]] = {}
@@ -259,14 +273,41 @@ def test_the_table_of_the_demonstrations() -> None:
             assert said == number(float(np.mean(found)), float(np.std(found, ddof=1))), (label, alpha)
 
 
+def printed_by(study: str, *words: str) -> str:
+    command = [sys.executable, str(ROOT / "studies" / study), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """The cells of every row of a table, without their bold and code marks."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[re.sub(r"\*\*|`", "", cell).strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
 def test_the_table_of_settings_per_task() -> None:
-    study = [sys.executable, str(ROOT / "studies" / "choice_per_task.py")]
-    printed = subprocess.run(study, capture_output=True, text=True, check=True).stdout
-    found = re.findall(r"(\S+) and (\S+), a difference of (\S+ \[.+?\]), tasks", printed)
-    section = RESULTS.read_text().split("\n## A setting per task\n")[1].split("\n## ")[0]
-    rows = [[cell.strip(" ").replace("**", "") for cell in line.strip("|").split("|")] for line in section.splitlines()]
-    said = [tuple(row[3:]) for row in rows if len(row) == 6 and "select" not in row[0]][2:]
-    assert said == found and len(found) == 6
+    said = rows_of(RESULTS.read_text().split("\n## A setting per task\n")[1].split("\n## ")[0])[2:-1]
+    found = re.findall(r"(\S+) and (\S+), a difference of (\S+ \[.+?\]), tasks", printed_by("choice_per_task.py"))
+    assert [tuple(row[3:]) for row in said] == found and len(found) == 6
+
+
+def test_the_choice_from_the_log_against_the_rivals() -> None:
+    words = "results --out results/trust-table.jsonl --summary --against results results/published --developed-on"
+    printed = printed_by("trust.py", *words.split(), "results/development")
+    one, per_task = (
+        {row[0]: row for row in ([cell.strip() for cell in line.split("|")] for line in part.splitlines())}
+        for part in printed.split("\n-- ")[1:]
+    )
+    head, rest = RESULTS.read_text().split("\n## Where SBAC loses\n")
+    names = {"SBAC, one alpha": "sbac", "ReBRAC, tuned": "rebrac@tuned", "one-step, as published": "one-step@paper"}
+    names |= {"IQL, tuned": "iql@tuned", "TD3+BC, as published": "td3-bc@paper", "cloning": "bc"}
+    names |= {"ReBRAC, as published": "rebrac@paper", "CQL, as published": "cql"}
+    said = {row[0]: row[1:] for row in rows_of(head)}
+    for name, method in names.items():
+        assert said[name][:2] == one[method][3:5], name
+    chosen = one["sbac"][2]
+    assert said["SBAC, alpha by sbac select"][0] == chosen
+    last = rows_of(rest.split("\n## A setting per task\n")[1].split("\n## ")[0])[-1]
+    assert last[3:] == per_task["rebrac@tuned"][2:5]
 
 
 def test_the_reference_names_the_whole_api() -> None:
