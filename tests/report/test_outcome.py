@@ -6,11 +6,14 @@ from pathlib import Path
 import pytest
 
 from sbac.errors import UserError
+from sbac.files import write_json
+from sbac.records import as_json
 from sbac.report.compare import compare
 from sbac.report.page import build_page
 from sbac.report.summary import outcome
 from sbac.results.describe import describe
 from sbac.runs import DataRecord, Episodes, EvaluationRow, LogReturns, MetricRow, Place, Run, RunRecord, Watch
+from sbac.trust.choosing import CandidateRecord, ChoiceRecord
 
 CLONES, POLICIES = (10.0, 12.0, 11.0), (20.0, 11.0, 23.0)
 
@@ -90,6 +93,41 @@ def test_methods_of_different_presets_stand_in_one_view() -> None:
     row = next(line for line in text.splitlines() if line.startswith("sbac alpha=2 / td3-bc alpha=2"))
     assert "18.0 ± 6.2" in row and "9.0 ± 1.0" in row and row.endswith("1.00")
     assert any(line.split()[:4] == ["the", "clone", "11.0", "-"] for line in text.splitlines())
+
+
+def judged_run(folder: Path, gain: float, log: float = 50.0, warnings: tuple[str, ...] = ()) -> Run:
+    """A run without an environment, with what `sbac select` may have found of its two policies."""
+    run = made_run(environment=None)
+    low, high = (None, None) if warnings else (gain - 2, gain + 2)
+    taken = CandidateRecord("seed=1", 1, {}, log + gain, None, None, gain, low, high, list(warnings), bool(warnings))
+    other = CandidateRecord("seed=0", 0, {}, log, None, None, 0.0, -1.0, 1.0, [], False)
+    choice = ChoiceRecord(1, "seed=1", True, "it promises the most", log, 0.99, [other, taken])
+    folder.mkdir()
+    write_json(folder / "selection.json", as_json(choice))
+    return Run(run.record, [], run.metric_rows, run.evaluation_rows, folder)
+
+
+def test_runs_without_an_environment_are_compared_by_what_the_log_says(tmp_path: Path) -> None:
+    blind, names = made_run(environment=None), ("runs/a", "runs/b")
+    assert "sbac select RUN" in compare(blind, blind, names)
+    first = judged_run(tmp_path / "a", gain=7.0)
+    second = judged_run(tmp_path / "b", gain=9.5, warnings=("far from the log",))
+    rows = {line.split("  ")[0]: line.split() for line in compare(first, second, names).splitlines()}
+    assert rows["policy"] == ["policy", "seed=1", "seed=1"]
+    assert rows["gain"] == ["gain", "7.00", "[5.00,", "9.00]", "9.50"]  # a warning takes the interval away
+    assert rows["warnings"] == ["warnings", "none", "1", "warning"]
+    assert "not asked yet" in compare(first, blind, names) and "sbac select RUN" not in compare(first, blind, names)
+    elsewhere = judged_run(tmp_path / "c", gain=7.0, log=10.0)
+    assert "do not compare" in compare(first, elsewhere, names)
+    assert "do not compare" not in compare(first, second, names)
+
+
+def test_a_choice_of_a_policy_that_it_does_not_list(tmp_path: Path) -> None:
+    run = judged_run(tmp_path / "a", gain=7.0)
+    path = tmp_path / "a" / "selection.json"
+    path.write_text(path.read_text().replace('"label": "seed=1"', '"label": "seed=2"', 1))
+    with pytest.raises(UserError, match=r"selection.json: it takes 'seed=2'"):
+        compare(run, run, ("a", "a"))
 
 
 def test_a_run_shows_itself(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ def add(commands: Commands) -> None:
     parser = commands.add_parser(
         "compare",
         help="two runs side by side",
-        description="Where the configurations of two runs differ, and how their policies did.",
+        description="Where the configurations of two runs differ, how their policies did, and what sbac select "
+        "found of them.",
         epilog="example: sbac compare runs/first runs/second",
     )
     parser.add_argument("first", metavar="RUN", help="a run's folder")

@@ -1,4 +1,4 @@
-"""Two runs side by side: where their configurations differ, and how their policies did."""
+"""Two runs side by side: where their configurations differ, how their policies did, and what the log says of them."""
 
 from collections.abc import Mapping
 
@@ -8,21 +8,22 @@ from sbac.results.describe import describe
 from sbac.results.series import Series, collect
 from sbac.results.statistics import probability_of_improvement
 from sbac.runs import Run
-from sbac.text import counted, number, setting_text, text_table
+from sbac.text import counted, number, setting_text, text_table, within
+from sbac.trust.choosing import ChoiceRecord, read_choice
+from sbac.trust.describe import decimals, episode_text
 
 IGNORED = {"labels", "runs", "format", "command", "log"}
 
 
 def compare(first: Run, second: Run, names: tuple[str, str]) -> str:
     """The comparison as text."""
-    fields, scores = differences(first, second), _scores(first, second)
-    head = ["last evaluation", *names, "P(first better)"]
-    return "\n\n".join(
-        [
-            text_table(["", *names], fields) if fields else "the configurations are the same",
-            text_table(head, scores) if scores else "neither run was evaluated",
-        ]
-    )
+    fields, scores, choices = differences(first, second), _scores(first, second), _choices(first, second, names)
+    parts = [text_table(["", *names], fields) if fields else "the configurations are the same"]
+    if scores:
+        parts.append(text_table(["last evaluation", *names, "P(first better)"], scores))
+    elif not choices:
+        parts.append("neither run was evaluated; sbac select RUN judges a run from its log, without an environment")
+    return "\n\n".join([*parts, *choices])
 
 
 def differences(first: Run, second: Run) -> list[list[str]]:
@@ -92,3 +93,29 @@ def _clone(side: Mapping[str, Series]) -> str:
     """The range, where clones differ between settings."""
     means = {number(float(s.clone_scores.mean())) for s in side.values() if s.clone_scores is not None}
     return " to ".join(sorted(means, key=float)[:: max(1, len(means) - 1)]) or "-"
+
+
+def _choices(first: Run, second: Run, names: tuple[str, str]) -> list[str]:
+    """What `sbac select` found of the runs, where it was asked: the policy it takes, and its gain over the log."""
+    found = [None if run.folder is None else read_choice(run.folder) for run in (first, second)]
+    judged = [choice for choice in found if choice is not None]
+    if not judged:
+        return []
+    columns = [_choice(choice) for choice in found]
+    rows = [list(row) for row in zip(("policy", "gain", "whole episode", "warnings"), *columns, strict=True)]
+    lines = [text_table(["from the log, by sbac select", *names], rows)]
+    if len({(choice.log, choice.discount) for choice in judged}) > 1:
+        lines.append("they were judged on different logs, or with another discount: do not compare the gains")
+    return ["\n".join(lines)]
+
+
+def _choice(choice: ChoiceRecord | None) -> list[str]:
+    """Of the policy that is taken: its name, its gain over the log, a whole episode in the learned model, warnings."""
+    if choice is None:
+        return ["not asked yet", "-", "-", "-"]
+    taken = next(candidate for candidate in choice.candidates if candidate.label == choice.label)
+    warnings = counted(len(taken.warnings), "warning") if taken.warnings else "none"
+    if taken.gain is None:
+        return [taken.label, "-", "-", warnings]
+    gain = within(taken.gain, taken.gain_low, taken.gain_high, decimals(choice.log))
+    return [taken.label, gain, episode_text(taken.diagnostics), warnings]

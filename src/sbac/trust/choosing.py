@@ -353,4 +353,6 @@ def read_choice(folder: Path) -> ChoiceRecord | None:
     record = parse(ChoiceRecord, files.read_json(path), str(path))
     if record.format != CHOICE_FORMAT:
         raise UserError(f"{path}: not a choice of this version of sbac (expected format {CHOICE_FORMAT})")
+    if record.label not in {candidate.label for candidate in record.candidates}:
+        raise UserError(f"{path}: it takes {record.label!r}, which it does not list; run sbac select again")
     return record

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from sbac.text import counted, number, text_table, within
-from sbac.trust.choosing import Candidate, Choice
+from sbac.trust.choosing import Choice
+from sbac.trust.estimates import Diagnostics
 from sbac.trust.trials import Tried
 
 
@@ -16,7 +17,7 @@ def choice_text(choice: Choice) -> str:
     rows = [
         [
             row["label"],
-            episode_text(candidate),
+            episode_text(None if candidate.estimate is None else candidate.estimate.diagnostics),
             "" if row["value"] is None else within(row["value"], row["low"], row["high"], digits),
             "" if row["gain"] is None else within(row["gain"], row["gain_low"], row["gain_high"], digits),
             "taken" if row["label"] == choice.label else "set aside" if row["set_aside"] else "",
@@ -35,12 +36,12 @@ def choice_text(choice: Choice) -> str:
     return "\n".join(lines)
 
 
-def episode_text(candidate: Candidate) -> str:
+def episode_text(found: Diagnostics | None) -> str:
     """What a whole episode of the policy earns in the learned model, and how far its members differ."""
-    if candidate.estimate is None or (earned := candidate.estimate.diagnostics.episode) is None:
+    if found is None or found.episode is None:
         return ""
-    digits, spread = decimals(earned), candidate.estimate.diagnostics.episode_spread
-    return f"{earned:.{digits}f} +- {spread:.{digits}f}"
+    digits = decimals(found.episode)
+    return f"{found.episode:.{digits}f} +- {found.episode_spread:.{digits}f}"
 
 
 def trials_text(tried: Tried, ranked: Sequence[str]) -> str:
