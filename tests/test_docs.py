@@ -310,6 +310,14 @@ def test_the_choice_from_the_log_against_the_rivals() -> None:
     assert last[3:] == per_task["rebrac@tuned"][2:5]
 
 
+def test_the_table_of_other_methods() -> None:
+    printed = printed_by("other_methods.py", "--out", "results/other-methods-select.jsonl", "--summary")
+    found = [[cell.strip() for cell in line.split("|")] for line in printed.splitlines()[1:]]
+    page = (ROOT / "docs" / "trust.md").read_text()
+    said = [row for row in rows_of(page) if len(row) == 8 and row[0] in {row[0] for row in found}]
+    assert said == found and len(found) == 11
+
+
 def test_the_reference_names_the_whole_api() -> None:
     text = (ROOT / "docs" / "reference" / "python.md").read_text()
     named = {line.rsplit(".", 1)[1] for line in text.splitlines() if line.startswith("::: ")}
