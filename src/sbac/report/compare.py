@@ -22,7 +22,7 @@ def compare(first: Run, second: Run, names: tuple[str, str]) -> str:
     if scores:
         parts.append(text_table(["last evaluation", *names, "P(first better)"], scores))
     elif not choices:
-        parts.append("neither run was evaluated; sbac select RUN judges a run from its log, without an environment")
+        parts.append("neither run was evaluated\nsbac select RUN judges a run from its log, without an environment")
     return "\n\n".join([*parts, *choices])
 
 
