@@ -18,12 +18,16 @@ IGNORED = {"labels", "runs", "format", "command", "log"}
 def compare(first: Run, second: Run, names: tuple[str, str]) -> str:
     """The comparison as text."""
     fields, scores, choices = differences(first, second), _scores(first, second), _choices(first, second, names)
-    parts = [text_table(["", *names], fields) if fields else "the configurations are the same"]
-    if scores:
-        parts.append(text_table(["last evaluation", *names, "P(first better)"], scores))
-    elif not choices:
-        parts.append("neither run was evaluated\nsbac select RUN judges a run from its log, without an environment")
-    return "\n\n".join([*parts, *choices])
+    head = ["last evaluation", *names, "P(first better)"]
+    parts = [
+        text_table(["", *names], fields) if fields else "the configurations are the same",
+        text_table(head, scores) if scores else "neither run was evaluated",
+    ]
+    if choices:
+        parts.append(choices)
+    elif not scores:
+        parts.append("sbac select RUN judges a run from its log, without an environment")
+    return "\n\n".join(parts)
 
 
 def differences(first: Run, second: Run) -> list[list[str]]:
@@ -95,18 +99,18 @@ def _clone(side: Mapping[str, Series]) -> str:
     return " to ".join(sorted(means, key=float)[:: max(1, len(means) - 1)]) or "-"
 
 
-def _choices(first: Run, second: Run, names: tuple[str, str]) -> list[str]:
-    """What `sbac select` found of the runs, where it was asked: the policy it takes, and its gain over the log."""
+def _choices(first: Run, second: Run, names: tuple[str, str]) -> str:
+    """What `sbac select` found of the runs: the policy it takes, and its gain over the log. Empty: it was not asked."""
     found = [None if run.folder is None else read_choice(run.folder) for run in (first, second)]
     judged = [choice for choice in found if choice is not None]
     if not judged:
-        return []
+        return ""
     columns = [_choice(choice) for choice in found]
     rows = [list(row) for row in zip(("policy", "gain", "whole episode", "warnings"), *columns, strict=True)]
     lines = [text_table(["from the log, by sbac select", *names], rows)]
     if len({(choice.log, choice.discount) for choice in judged}) > 1:
         lines.append("they were judged on different logs, or with another discount: do not compare the gains")
-    return ["\n".join(lines)]
+    return "\n".join(lines)
 
 
 def _choice(choice: ChoiceRecord | None) -> list[str]:
