@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 import sbac
-from sbac.results.protocol import Protocol
+from sbac.lab.protocol import Protocol
 from sbac.training.engine import Program
 
 

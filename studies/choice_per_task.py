@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sbac.results.cells import read_cells
-from sbac.results.choosing import differences
+from sbac.lab.cells import read_cells
+from sbac.lab.choosing import differences
 from sbac.results.series import Series, best_without_own_seed, collect
 from sbac.results.statistics import Floats
 from sbac.text import within

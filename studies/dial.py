@@ -19,8 +19,8 @@ import numpy as np
 
 import sbac
 from sbac.data import normalised_score
+from sbac.lab.cells import read_cells
 from sbac.policy import Policy
-from sbac.results.cells import read_cells
 
 
 def train(tasks: Sequence[str], seeds: Sequence[int], steps: int, runs: Path) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 from scipy import stats
 
 from sbac.data import normalised_score
-from sbac.results.cells import CellRecord, folder_of, read_cells
+from sbac.lab.cells import CellRecord, folder_of, read_cells
 
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
@@ -179,9 +179,9 @@ def choice_lines(found: list[Chosen]) -> list[str]:
 
 def against(rows: list[dict[str, Any]], rivals: Sequence[CellRecord], developed_on: Sequence[CellRecord]) -> list[str]:
     """The chosen policies, one for each seed, against every method with one setting and with its best for each task."""
-    from sbac.results.choosing import differences
+    from sbac.lab.choosing import differences
+    from sbac.lab.tables import score_tables
     from sbac.results.series import collect
-    from sbac.results.tables import score_tables
     from sbac.text import within
     from sbac.trust.choosing import decide
 
@@ -273,8 +273,8 @@ def coverage_lines(found: list[Covered]) -> list[str]:
 
 def draw(chosen: list[Chosen], covered: list[Covered], path: Path) -> None:
     """Left: regret by task. Right: the calibration curve, each task's thin."""
+    from sbac.lab.tables import short_name
     from sbac.report.drawing import COLOURS, new_figure, save_png
-    from sbac.results.tables import short_name
 
     figure, (left, right) = new_figure(2, 2, 4.6, 3.4)
     tasks = sorted({entry.task for entry in chosen})

@@ -370,9 +370,9 @@ MY_BC = Algorithm(
 def test_a_new_method_is_one_file_and_one_line_of_the_registry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from sbac.bench.code import code_version, sources
-    from sbac.bench.plan import plan
-    from sbac.results.tables import method_order
+    from sbac.lab.bench.code import code_version, sources
+    from sbac.lab.bench.plan import plan
+    from sbac.lab.tables import method_order
 
     (tmp_path / "my_bc.py").write_text(HUBER)
     monkeypatch.syspath_prepend(tmp_path)

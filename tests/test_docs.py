@@ -24,10 +24,10 @@ from sbac.algorithms import REGISTRY, find
 from sbac.algorithms.listing import options_table
 from sbac.config import fields_of
 from sbac.environments.tasks import normalised_score
-from sbac.results.cells import CellRecord, read_cells
+from sbac.lab.cells import CellRecord, read_cells
+from sbac.lab.tables import difference, score_tables
 from sbac.results.series import collect
 from sbac.results.statistics import paired_difference
-from sbac.results.tables import difference, score_tables
 from sbac.text import number
 
 ROOT = Path(__file__).parents[1]

@@ -17,10 +17,10 @@ import pytest
 
 import sbac
 from sbac import cli, interrupts
-from sbac.bench import runner, training
-from sbac.bench.plan import Protocol
 from sbac.errors import UserError
 from sbac.evaluation.worker import Pool
+from sbac.lab.bench import runner, training
+from sbac.lab.bench.plan import Protocol
 from sbac.training.writer import Writer
 
 TRAIN = ["train", "hopper-demo", "--algorithm", "bc", "--steps", "500", "--hidden", "8", "--checkpoint-seconds", "0"]

@@ -16,9 +16,9 @@ import sbac
 from sbac.errors import UserError
 from sbac.evaluation.evaluate_run import own_environment, policy_files
 from sbac.evaluation.worker import Pool
-from sbac.report.page import build_page
+from sbac.lab.cells import cell_files, cell_text, read_cell
+from sbac.lab.report.page import build_page
 from sbac.report.summary import last_evaluations, render, summarise_settings
-from sbac.results.cells import cell_files, cell_text, read_cell
 from sbac.results.describe import describe
 
 from .mutations import copied, damage

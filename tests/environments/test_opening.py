@@ -113,7 +113,7 @@ def test_a_bench_opens_no_module_that_a_cell_names(
 def test_a_report_draws_no_module_that_a_run_names(
     module: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from sbac.report.strip import rollout_strip
+    from sbac.lab.report.strip import rollout_strip
 
     with pytest.raises(UserError, match="--render: 'intruder:Own-v0' is not drawn"):
         rollout_strip(save_policy(tmp_path / "policy"), "intruder:Own-v0", "title")

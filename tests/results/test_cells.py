@@ -11,8 +11,8 @@ import pytest
 from report.synthetic import parsed, record, record_json
 from sbac.cli import main
 from sbac.errors import UserError
-from sbac.report.page import build_page
-from sbac.results.cells import cell_files, cell_text, merge, parse_cell, path_of, read_cell, read_cells, write_cell
+from sbac.lab.cells import cell_files, cell_text, merge, parse_cell, path_of, read_cell, read_cells, write_cell
+from sbac.lab.report.page import build_page
 
 RESULTS = Path(__file__).parents[2] / "results"
 

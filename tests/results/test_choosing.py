@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from sbac.results.choosing import differences, expected_of_tries, holm, mean_tries, without_worst
+from sbac.lab.choosing import differences, expected_of_tries, holm, mean_tries, without_worst
 
 
 def test_the_best_of_n_by_enumeration() -> None:

@@ -9,12 +9,11 @@ import pytest
 
 from report.synthetic import parsed, record, record_json
 from sbac.environments.tasks import TASKS, find_task
-from sbac.report.markdown import results_markdown
-from sbac.report.page import build_page
-from sbac.results.cells import CellRecord, MeasuredRun
-from sbac.results.commands import bench_commands
-from sbac.results.series import BEST, ONE, collect
-from sbac.results.tables import (
+from sbac.lab.cells import CellRecord, MeasuredRun
+from sbac.lab.commands import bench_commands
+from sbac.lab.report.markdown import results_markdown
+from sbac.lab.report.page import build_page
+from sbac.lab.tables import (
     PAPER_NOTES,
     data_order,
     difference,
@@ -25,6 +24,7 @@ from sbac.results.tables import (
     short_name,
     what_w_changes,
 )
+from sbac.results.series import BEST, ONE, collect
 from sbac.text import number
 
 

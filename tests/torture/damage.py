@@ -48,8 +48,8 @@ def specimens(folder: Path, method: str) -> Iterator[tuple[str, Path, Path, Call
     """A kind of file, the file to damage, the folder it lies in, and what reads it."""
     import sbac
     from sbac.algorithms import find
+    from sbac.lab.cells import read_cell
     from sbac.policy import Policy
-    from sbac.results.cells import read_cell
     from sbac.runs import Run
     from sbac.training.checkpoint import Checkpoint
 

@@ -8,9 +8,9 @@ from sbac.cli.core import Commands
 from sbac.errors import UserError, positive
 
 if TYPE_CHECKING:
-    from sbac.bench.plan import Cell
-    from sbac.bench.runner import Bench
-    from sbac.bench.status import Status
+    from sbac.lab.bench.plan import Cell
+    from sbac.lab.bench.runner import Bench
+    from sbac.lab.bench.status import Status
 
 
 def add(commands: Commands) -> None:
@@ -59,11 +59,11 @@ def add(commands: Commands) -> None:
 def _bench(args: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from sbac.bench.final import evaluate_trained
-    from sbac.bench.plan import parse_grids, plan
-    from sbac.bench.runner import Bench
-    from sbac.results.cells import is_results, merge
-    from sbac.results.protocol import Protocol
+    from sbac.lab.bench.final import evaluate_trained
+    from sbac.lab.bench.plan import parse_grids, plan
+    from sbac.lab.bench.runner import Bench
+    from sbac.lab.cells import is_results, merge
+    from sbac.lab.protocol import Protocol
 
     results = Path(args.out)
     if args.merge:
@@ -105,8 +105,8 @@ def _run(bench: "Bench", args: argparse.Namespace) -> "Status":
     if args.on is None:
         bench.run(evaluate=not args.train_only)
         return bench.status
-    from sbac.bench.ray_cluster import connected
-    from sbac.bench.spread import Spread
+    from sbac.lab.bench.ray_cluster import connected
+    from sbac.lab.bench.spread import Spread
 
     with connected(args.address) as cluster:
         spread = Spread(bench.cells, bench.results, cluster, bench.protocol, args.workers, args.any_code, args.together)

@@ -38,9 +38,9 @@ def _report(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sbac.files import write_atomic
-    from sbac.report.inputs import read_inputs, render_strips
-    from sbac.report.markdown import write_tables
-    from sbac.report.page import build_page
+    from sbac.lab.report.inputs import read_inputs, render_strips
+    from sbac.lab.report.markdown import write_tables
+    from sbac.lab.report.page import build_page
     from sbac.text import counted
 
     if args.card:

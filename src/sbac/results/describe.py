@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sbac.records import Setting
-from sbac.results.cells import (
+from sbac.lab.cells import (
     ONLINE,
     ActionCounts,
     Actions,
@@ -24,6 +23,7 @@ from sbac.results.cells import (
     RunPoint,
     Watched,
 )
+from sbac.records import Setting
 from sbac.runs import DataRecord, EvaluationRow, LogReturns, MetricRow, Place, Run, RunRecord, policy_setting
 from sbac.text import significant
 

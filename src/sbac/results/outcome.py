@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from sbac.lab.tables import difference
 from sbac.results.series import Series
 from sbac.results.statistics import Floats, paired_difference
-from sbac.results.tables import difference
 
 
 def verdict(series: Sequence[Series]) -> str:

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from sbac.lab.cells import CellRecord, Curve, FinalRow, MeasuredRun
 from sbac.records import Settings
-from sbac.results.cells import CellRecord, Curve, FinalRow, MeasuredRun
 from sbac.results.stability import Stability, smallest_mean, worst_episode, worst_evaluation
 from sbac.results.statistics import Floats
 from sbac.text import setting_text, steps_text

@@ -1,0 +1,88 @@
+"""The final evaluation of a trained cell: many episodes of each saved policy, wherever there are cores to spare."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from sbac.errors import UserError
+from sbac.evaluation.evaluate_run import PolicyEpisodes
+from sbac.evaluation.worker import Pool
+from sbac.lab.cells import CellRecord, FinalRow, folder_of, path_of, read_cells, write_cell
+from sbac.lab.protocol import Protocol
+from sbac.text import significant
+
+Say = Callable[[str], None]
+
+
+def say_at_once(line: str) -> None:
+    """A pipe or a file sees each line when it is written."""
+    print(line, flush=True)
+
+
+def is_final(cell: CellRecord, protocol: Protocol) -> bool:
+    """Whether every policy has played its final episodes."""
+    return len(cell.final) == len(cell.runs) and cell.final_episodes >= protocol.final_episodes
+
+
+def finish(
+    cell: CellRecord, results: Path, protocol: Protocol, pool: Pool, environment: str | None = None
+) -> CellRecord:
+    """Plays the final episodes of a trained cell's policies and completes its file.
+
+    `environment`: the one that was asked for. Any other is opened only if it is known, whatever the cell says.
+    """
+    from sbac.environments.opening import may_open
+    from sbac.evaluation.evaluate_run import ask_for, evaluate_policies
+
+    folder = folder_of(results, cell)
+    if cell.environment is not None and cell.environment != environment and not may_open(cell.environment):
+        raise UserError(ask_for(path_of(results, cell), cell.environment))
+    played = evaluate_policies(folder, cell.environment, protocol.final_episodes, protocol.final_seed, pool)
+    final = [
+        FinalRow(
+            row.seed,
+            {name: row.setting[name] for name in cell.grid if name in row.setting},
+            significant(row.episodes.returns, 6) if row.failed is None else [None] * protocol.final_episodes,
+            row.episodes.lengths,
+            _discounted(row),
+        )
+        for row in played  # the last policy counts, and a run that failed has none
+    ]
+    if len(final) != len(cell.runs):
+        raise UserError(f"{folder}: {len(final)} policies; expected {len(cell.runs)}")
+    # How the policies were watched while they trained is the training's to say.
+    watched = replace(cell.protocol, final_episodes=protocol.final_episodes, final_seed=protocol.final_seed)
+    finished = replace(cell, protocol=watched, final=final)
+    write_cell(results, finished)
+    return finished
+
+
+def _discounted(row: PolicyEpisodes) -> list[float | None] | None:
+    found = row.episodes.discounted_returns
+    return None if found is None or row.failed is not None else [*significant(found, 6)]
+
+
+def evaluate_trained(
+    results: Path,
+    protocol: Protocol,
+    workers: int | None = None,
+    say: Say = say_at_once,
+    environment: str | None = None,
+) -> int:
+    """Plays the final episodes of every cell of a results folder that lacks them and whose policies are here.
+
+    `environment`: one that may be opened although a cell names it.
+    """
+    finished = 0
+    with Pool(workers) as pool:
+        for cell in read_cells(results):
+            folder, name = folder_of(results, cell), f"{cell.data.name} {cell.algorithm}"
+            if is_final(cell, protocol):
+                continue
+            if not (folder / "policies").is_dir():
+                say(f"{name}: its policies are not in {folder}")
+                continue
+            finish(cell, results, protocol, pool, environment)
+            say(f"{name}: {protocol.final_episodes} episodes of each of {len(cell.runs)} policies played")
+            finished += 1
+    return finished

@@ -1,0 +1,166 @@
+"""What a bench consists of: cells, each a method on a dataset with all its settings and seeds, and one protocol."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sbac.errors import UserError, unknown
+from sbac.lab.protocol import Protocol
+from sbac.records import Json, Setting, Settings
+
+if TYPE_CHECKING:
+    from sbac.training.grid import Member
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """A method on a dataset. `settings` may hold lists: their grid and the seeds train in one launch."""
+
+    data: str
+    """What it learns from; for a method that learns in an environment, that environment."""
+    algorithm: str
+    preset: str = "quick"
+    seeds: tuple[int, ...] = (0,)
+    length: tuple[int, ...] | None = None
+    """Gradient steps, for every phase or one number each; None: the preset's."""
+    settings: Settings = field(default_factory=dict[str, Setting])
+    environment: str | None = None
+    """Where it is evaluated, if not in the environment of the data's task."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.data} {self.algorithm}"
+
+    @property
+    def method(self) -> str:
+        """The algorithm with its preset: a column of the bench's view."""
+        return f"{self.algorithm}@{self.preset}"
+
+    @property
+    def training(self) -> tuple[object, ...]:
+        """What cells must agree in to train together; their datasets may differ."""
+        return self.algorithm, self.preset, self.seeds, self.length, plain_json(self.settings)
+
+    @property
+    def online(self) -> bool:
+        from sbac.algorithms import find
+
+        return find(self.algorithm).online
+
+    def runs(self, task: str | None) -> "list[Member]":
+        """The launch's runs, with every option resolved."""
+        from sbac.algorithms import find
+        from sbac.training.grid import members
+
+        steps = {} if self.length is None else {"steps": list(self.length)}
+        return members(find(self.algorithm), self.preset, list(self.seeds), {**self.settings, **steps}, task)
+
+    def key(self, task: str | None, data: str, protocol: Protocol, code: Mapping[str, str]) -> str:
+        """The cell's identity: what was trained, on which data, by which code, and how it was watched."""
+        identity = {
+            "algorithm": self.algorithm,
+            "runs": [run.record() for run in self.runs(task)],
+            "data": data,
+            "environment": self.environment,
+            "code": code,
+            "watched": [protocol.episodes, protocol.seed, protocol.every],
+        }
+        return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def plan(
+    tasks: Sequence[str],
+    algorithms: Sequence[str],
+    *,
+    seeds: int | Sequence[int] = 5,
+    preset: str = "quick",
+    length: Sequence[int] | None = None,
+    grids: Mapping[str, Settings] | None = None,
+    environment: str | None = None,
+) -> list[Cell]:
+    """The cells of a bench, task by task.
+
+    An algorithm may be written NAME@PRESET; without it the common preset holds, or `paper` for a method that lacks
+    that one. `grids` replaces the settings that the methods it names come with. A method that learns online has one
+    cell for each environment of the tasks.
+    """
+    from sbac.algorithms import find
+
+    chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    steps = None if length is None else tuple(length)
+    methods = [_method(spec, preset) for spec in algorithms]
+    replaced = grids or {}
+    asked = [name for name, _ in methods]
+    for name, given in replaced.items():
+        if given and name not in asked:
+            raise unknown("algorithm of this bench, in --grid,", name, asked)
+    for names in (tasks, methods):
+        if len(set(names)) != len(names):
+            raise UserError("the same task or algorithm was named twice; expected different ones")
+    cells: dict[tuple[str, str, str], Cell] = {}
+    for task in tasks:
+        for name, kind in methods:
+            data, where = _online_place(task, environment) if find(name).online else (task, environment)
+            settings = replaced[name] if name in replaced else find(name).settings_to_try(kind)
+            cell = Cell(data, name, kind, chosen, steps, dict(settings), where)
+            cells.setdefault((data, name, kind), cell)
+    for cell in cells.values():
+        cell.runs(None)  # every option is looked at before anything is trained
+    return list(cells.values())
+
+
+def plain_json(value: Mapping[str, object]) -> dict[str, Json]:
+    """Settings as they are read back from a file: lists in place of tuples."""
+    return json.loads(json.dumps(dict(value)))
+
+
+def _online_place(task: str, environment: str | None) -> tuple[str, str]:
+    """The environment that a task's online methods learn in, and the name they are evaluated under."""
+    from sbac.environments.tasks import find_task, is_task
+
+    name = environment or task
+    if not is_task(name) and environment is None:
+        raise UserError(f"{task}: no environment is known for it to learn in; name one with --env")
+    return find_task(name).env_id if is_task(name) else name, name
+
+
+def parse_grids(words: Sequence[str], no_grid: bool) -> dict[str, dict[str, Setting]]:
+    """`sbac.alpha=0.2,2` as {"sbac": {"alpha": [0.2, 2]}}; with `no_grid`, methods not named have no settings."""
+    from sbac.algorithms import REGISTRY
+
+    grids: dict[str, dict[str, Setting]] = {name: {} for name in REGISTRY} if no_grid else {}
+    named: set[str] = set()
+    for word in words:
+        name, dot, rest = word.partition(".")
+        field_name, equals, text = rest.partition("=")
+        if not (name and dot and field_name and equals and text):
+            raise UserError(f"--grid {word!r}: expected NAME.FIELD=V,V, such as sbac.alpha=0.2,0.5")
+        if name not in named:
+            grids[name] = {}
+            named.add(name)
+        grids[name][field_name.replace("-", "_")] = _values(text)
+    return grids
+
+
+def _values(text: str) -> Setting:
+    """One value, or several between commas; a list may stand in brackets, as the tables write it."""
+    if text.startswith("["):
+        return _value(text)
+    values = [_value(part) for part in text.split(",")]
+    return values if len(values) > 1 else values[0]
+
+
+def _value(text: str) -> Setting:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _method(spec: str, preset: str) -> tuple[str, str]:
+    from sbac.algorithms import find
+
+    name, _, own = spec.partition("@")
+    return name, own or (preset if preset in find(name).presets else "paper")

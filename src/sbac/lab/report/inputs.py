@@ -1,0 +1,72 @@
+"""What a report is made of: runs and results folders as records, and where their policies lie."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sbac.errors import UserError
+from sbac.lab.cells import MeasuredRun, folder_of, is_results, read_cells
+from sbac.results.describe import describe
+from sbac.runs import DataRecord, Run, policy_record, policy_setting
+
+if TYPE_CHECKING:
+    from sbac.data import Dataset
+    from sbac.lab.report.page import Strip
+
+
+def read_inputs(targets: Iterable[Path]) -> list[tuple[MeasuredRun, Path]]:
+    """The records of runs and results folders, each with the folder of its run (which may not be here)."""
+    found: list[tuple[MeasuredRun, Path]] = []
+    for target in targets:
+        if is_results(target):
+            found += [(cell, folder_of(target, cell)) for cell in read_cells(target)]
+        else:
+            found.append((read_run(target), target))
+    return found
+
+
+def read_run(folder: Path) -> MeasuredRun:
+    """A run's record; with its data's returns and actions where the data is still to be found."""
+    if folder.is_dir() and not (folder / "config.json").exists():
+        raise UserError(f"{folder}: neither a run's folder (no config.json) nor a results folder (no cells/)")
+    run = Run.load(folder)
+    about = run.record.data  # none where it learned in an environment
+    return describe(run, None if about is None else find_data(about))
+
+
+def find_data(about: DataRecord) -> "Dataset | None":
+    """The data of a run if its name leads to it and it is the same."""
+    from sbac.data import load
+
+    try:
+        data = load(about.name)
+    except UserError:
+        return None
+    return data if data.hash == about.hash else None
+
+
+def render_strips(inputs: Sequence[tuple[MeasuredRun, Path]]) -> "list[Strip]":
+    """A rollout for every run, and for each dataset of a results folder: of the first method's best setting there."""
+    from sbac.lab.report.strip import rollout_strip
+    from sbac.lab.tables import method_order
+    from sbac.policy import Policy
+    from sbac.results.series import collect
+
+    folders = {id(record): folder for record, folder in inputs}
+    series = [s for s in collect([record for record, _ in inputs]) if s.evaluated]
+    here = [s for s in series if (folders[id(s.record)] / "policies").is_dir()]
+    strips: list[Strip] = []
+    for data in dict.fromkeys(s.data for s in here):
+        candidates = [s for s in here if s.data == data]
+        method = min((s.method for s in candidates), key=method_order)
+        best = max((s for s in candidates if s.method == method), key=lambda s: s.chosen_by)
+        seed = best.trials[0].seed
+        for path in sorted((folders[id(best.record)] / "policies").glob("*.safetensors")):
+            policy, where = Policy.load(path), best.record.environment
+            same = policy_record(policy).seed == seed and policy_setting(policy, best.setting) == best.setting
+            if same and where is not None:
+                strips.append(rollout_strip(path, where, f"{data}: {best.label}, seed {seed}"))
+                break
+    if not strips:
+        raise UserError("--render: no policy of these runs is here to be shown")
+    return strips

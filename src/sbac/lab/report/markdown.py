@@ -1,0 +1,277 @@
+"""The tables of a results folder as Markdown: what docs/results.md is rebuilt from."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from sbac import files
+from sbac.errors import UserError
+from sbac.lab.cells import CellRecord, MeasuredRun
+from sbac.lab.commands import bench_commands
+from sbac.lab.tables import (
+    PAPER_NOTES,
+    W_NOTE,
+    Block,
+    ScoreTable,
+    difference,
+    excludes_zero,
+    expected_scores,
+    paper_score,
+    score_tables,
+    what_w_changes,
+)
+from sbac.results.series import ONE, Series, collect
+from sbac.results.stability import DEFINITION
+from sbac.results.statistics import Interval
+from sbac.text import (
+    counted_policies,
+    markdown_table,
+    markdown_text,
+    number,
+    number_or_blank,
+    percent,
+    phases_text,
+    within,
+)
+
+TRIES = (1, 2, 3, 5, 10, 20, 35)
+"""For how many policies tried a table has a column."""
+BEGIN, END = "<!-- tables: begin (written by sbac report) -->", "<!-- tables: end -->"
+
+
+def results_markdown(records: Sequence[MeasuredRun], developed_on: Sequence[MeasuredRun] = ()) -> str:
+    """All tables of some cells; the one setting of a method comes from the trainings it was developed on, if given."""
+    series = collect(records, developed_on)
+    tables = score_tables(series)
+    if not records:
+        return "No cell has been measured yet."
+    parts = [part for table in tables for part in (*_scores(table), *_overall(table), *_stability(table))]
+    parts += _expected(series, tables)
+    parts += _what_w_changes(series)
+    unfinished = sorted({f"{s.data} {s.method}" for s in series if not s.is_final})
+    if unfinished:
+        parts.append(f"Trained, and not yet measured with their final episodes: {', '.join(unfinished)}.")
+    if any(paper_score(s) is not None for s in series):
+        parts.append(PAPER_NOTES)
+    return "\n\n".join([*parts, *_provenance(records)])
+
+
+def _scores(table: ScoreTable) -> list[str]:
+    head = ["dataset", "kind", "steps", "data", *table.methods]
+    rows = [
+        [
+            data,
+            _kind(row),
+            _steps(row),
+            number_or_blank(table.data_score(data)),
+            *(_entry(row, m) for m in table.methods),
+        ]
+        for data, row in ((data, table.row(data)) for data in table.datasets)
+    ]
+    for block in table.blocks:
+        entries = [_mean_entry(table, block, method) for method in table.methods]
+        rows.append([f"mean of {block.name}", "", "", number_or_blank(table.data_mean(block)), *entries])
+    text = (
+        "Mean ± standard deviation over seeds, the highest of a row in bold; in italics what the paper printed for "
+        "that method and task. Data: the mean of its own episodes."
+    )
+    parts = [
+        f"## Scores: {table.title}",
+        markdown_table(head, rows),
+        text,
+        markdown_text(table.diverged_note),
+        _settings(table),
+    ]
+    return [part for part in parts if part]
+
+
+def _entry(row: dict[str, Series], method: str) -> str:
+    if method not in row:
+        return ""
+    found = row[method]
+    ours = number(found.mean, found.deviation)
+    best = found.mean == max(s.mean for s in row.values())
+    return _beside(f"**{ours}**" if best else ours, *(paper_score(found) or (None,)))
+
+
+def _mean_entry(table: ScoreTable, block: Block, method: str) -> str:
+    if method not in block.methods:
+        return ""
+    ours = number(table.mean(block, method), table.deviation(block, method))
+    return _beside(ours, table.paper_mean(block, method))
+
+
+def _beside(ours: str, paper: float | None, paper_deviation: float | None = None) -> str:
+    """Our number, and the paper's in italics."""
+    return ours if paper is None else f"{ours} *{number(paper, paper_deviation)}*"
+
+
+def _kind(row: dict[str, Series]) -> str:
+    return ", ".join(dict.fromkeys(s.record.data.kind for s in row.values()))
+
+
+def _steps(row: dict[str, Series]) -> str:
+    return ", ".join(dict.fromkeys(s.steps for s in row.values()))
+
+
+def _settings(table: ScoreTable) -> str:
+    def chosen(method: str) -> str:
+        by_setting, choice = table.settings(method), table.choice(method)
+        name = f"{method} ({choice})" if choice else method
+        if len(by_setting) == 1:
+            return f"{name}: {next(iter(by_setting))}"
+        return f"{name}: " + "; ".join(f"{setting} on {', '.join(data)}" for setting, data in by_setting.items())
+
+    head = "Settings, chosen on other episodes than those reported; in brackets how many were tried, where not one. "
+    return head + table.fixed_note + ". ".join(map(chosen, table.methods)) + "."
+
+
+def _overall(table: ScoreTable) -> list[str]:
+    parts: list[str] = []
+    for block in table.blocks:
+        rows = [[method, *(within(*interval) for interval in found)] for method, found in table.overall(block).items()]
+        who = "every method has" if block.methods == table.methods else f"these {len(block.methods)} methods have"
+        parts += [f"### {block.name} that {who}", markdown_table(["method", "mean", "interquartile mean"], rows)]
+        if len(block.methods) > 1:
+            parts += _differences(table, block)
+    if parts:
+        parts.append("In brackets: 95 % intervals of the bootstrap that draws seeds within each dataset.")
+    for suite in dict.fromkeys(block.suite for block in table.blocks):
+        parts += _duels(table, suite)
+    return parts
+
+
+def _differences(table: ScoreTable, block: Block) -> list[str]:
+    """How far the first method is ahead of each other one, or behind it."""
+    first = block.methods[0]
+    rows: list[list[str]] = []
+    for method in block.methods:
+        worst, score, others = table.worst_task(block, method)
+        rows.append([method, "", "", "", f"{worst}: {number(score)}", number(others)])
+    for row, (_, found) in zip(rows[1:], table.differences(block, first).items(), strict=True):
+        ahead = within(*found.tasks_fixed)
+        row[1:4] = [f"**{ahead}**" if found.holm else ahead, within(*found.tasks_drawn), f"{found.p_value:.2g}"]
+    head = ["method", f"{first} less it", "tasks drawn too", "p", "its worst task", "mean without that"]
+    words = (
+        f"Differences of means over the {block.name}, with 95 % intervals: seeds drawn anew within each task, and in "
+        "the next column tasks drawn anew as well. Bold: zero is excluded at 5 % after Holm's correction."
+    )
+    return [markdown_table(head, rows), words]
+
+
+def _expected(series: Sequence[Series], tables: Sequence[ScoreTable]) -> list[str]:
+    """What a user gets who may try some policies of a method in the environment."""
+    parts: list[str] = []
+    for table in (table for table in tables if table.way == ONE):
+        for block in table.blocks:
+            found = expected_scores(series, table, block)
+            most = max(map(len, found.values()))
+            tries = [n for n in TRIES if n <= most]
+            if len(tries) > 1:
+                rows = [
+                    [method, *(number(scores[n - 1]) if n <= len(scores) else "" for n in tries)]
+                    for method, scores in found.items()
+                ]
+                head = ["method", *(counted_policies(n) for n in tries)]
+                parts += [f"### {table.length}, {block.name}", markdown_table(head, rows)]
+    if not parts:
+        return []
+    words = (
+        "The expected score of the best of so many policies, drawn without replacement from a method's settings and "
+        "seeds, chosen by their last evaluation during training and reported on the final episodes."
+    )
+    return ["## Scores by the number of policies tried in the environment", *parts, words]
+
+
+def _duels(table: ScoreTable, suite: str) -> list[str]:
+    first = table.methods[0]
+    rows = [
+        [method, str(len(duel.datasets)), number(duel.ours), number(duel.theirs), within(*duel.better, digits=2)]
+        for method, duel in table.duels(suite, first).items()
+    ]
+    if not rows:
+        return []
+    return [
+        f"### {first} against each, on the {suite} tasks that both have",
+        markdown_table(["method", "tasks", f"mean of {first}", "of the method", f"P({first} better)"], rows),
+        f"P({first} better): how likely a run of {first} scores more than a run of the method, on one of the tasks.",
+    ]
+
+
+def _what_w_changes(series: Sequence[Series]) -> list[str]:
+    parts: list[str] = []
+    for length, found in what_w_changes(series).items():
+        settings = next(iter(found.values()))
+        rows = [[data, *map(_difference, row.values())] for data, row in found.items()]
+        parts += [f"## What w changes: {length}", markdown_table(["dataset", *settings], rows), W_NOTE]
+    return parts
+
+
+def _difference(found: Interval | None) -> str:
+    if found is None:
+        return ""
+    return f"**{difference(found)}**" if excludes_zero(found) else difference(found)
+
+
+def _stability(table: ScoreTable) -> list[str]:
+    def entry(data: str, method: str) -> str:
+        found = table.stability_row(data).get(method)
+        return "" if found is None else _percents([s.percent for s in found.stability()])
+
+    methods = table.stability_methods
+    rows = [[data, *(entry(data, method) for method in methods)] for data in table.datasets]
+    for block in table.blocks:
+        means = table.stability_means(block)
+        rows.append([f"mean of {block.name}", *(_percents(means[m]) if m in means else "" for m in methods)])
+    return ["### Stability, in percent", markdown_table(["dataset", *methods], rows), DEFINITION]
+
+
+def _percents(values: Iterable[float | None]) -> str:
+    return " / ".join(map(percent, values))
+
+
+def _provenance(records: Sequence[MeasuredRun]) -> list[str]:
+    head = ["dataset", "kind", "rows", "data hash", "method", "preset", "steps", "seeds", "code", "machine", "date"]
+    rows = [
+        [
+            cell.data.name,
+            cell.data.kind,
+            f"{cell.data.rows:,}",
+            cell.data.hash[:12],
+            cell.algorithm,
+            cell.preset if cell.precision in (None, "tf32") else f"{cell.preset}, {cell.precision}",
+            phases_text(cell.steps),
+            str(len(cell.seeds)),
+            f"{cell.code.version} {cell.code.hash[:8]}",
+            cell.machine,
+            cell.date[:10],
+        ]
+        for cell in records
+        if isinstance(cell, CellRecord)
+    ]
+    commands = "\n".join(bench_commands(records))
+    return [
+        "## How each number was made",
+        markdown_table(head, rows),
+        f"<!-- not run: they train -->\n```\n{commands}\n```",
+    ]
+
+
+def write_tables(path: Path, records: Sequence[MeasuredRun], developed_on: Sequence[MeasuredRun] = ()) -> None:
+    """Puts tables and figures between their two marks in a page, or makes a page of them alone.
+
+    The figures lie in a folder beside the page that bears its name.
+    """
+    from sbac.lab.report.figures import write_figures
+
+    folder = path.with_suffix("")
+    written = write_figures(records, folder, developed_on)
+    figures = [f"![{markdown_text(caption)}]({folder.name}/{name})" for name, caption in written]
+    text = "\n\n".join([results_markdown(records, developed_on), *(["## Figures", *figures] if figures else [])])
+    before, after = "# Results\n\n", "\n"
+    if path.exists():
+        page = path.read_text(errors="surrogateescape")
+        before, begin, rest = page.partition(BEGIN)
+        _, end, after = rest.partition(END)
+        if not (begin and end) or BEGIN in after or END in after:
+            raise UserError(f"{path}: expected the lines {BEGIN!r} and {END!r}, once each, to put the tables between")
+    files.write_atomic(path, f"{before}{BEGIN}\n\n{text}\n\n{END}{after}".encode(errors="surrogateescape"))

@@ -1,0 +1,184 @@
+"""The page and the tables: whole, self-contained, and safe whatever a name says."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sbac
+from report.synthetic import parsed, record, record_json
+from sbac.cli import main
+from sbac.lab.cells import write_cell
+from sbac.lab.report.markdown import BEGIN, END, results_markdown, write_tables
+from sbac.lab.report.page import build_page, embedded
+
+HOSTILE = "</script><script>window.hostile = 1</script><img src=x onerror='window.hostile = 1'>"
+
+
+class Outline(HTMLParser):
+    """The elements of a page, and its embedded data."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict]] = []
+        self.texts: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    def count(self, tag: str) -> int:
+        return sum(name == tag for name, _ in self.tags)
+
+    @property
+    def data(self) -> dict:
+        return json.loads(next(text for text in self.texts if text.startswith('{"datasets"')))
+
+
+def test_a_page_of_results_holds_everything() -> None:
+    page = Outline(build_page([record(), record(algorithm="bc", key="1" * 12)], "A title"))
+    data = page.data
+    assert [view["way"] for view in data["views"]] == ["one", "best", "every"]
+    assert data["views"][0]["methods"] == ["sbac", "bc"] and len(data["series"]) == 6  # two of several settings
+    series = data["series"][data["views"][0]["places"]["hopper-medium-made"]["sbac"]]
+    assert series["label"] == "sbac alpha=2" and series["x"][-1] == 2000
+    assert series["y"][-1] == pytest.approx(60.0, abs=1.0) and series["stability"][0]["seeds"] == 3
+    assert sum(series["returns"]["counts"]) == 300 and "ratio_ess" in series["metrics"]["values"]
+    assert page.count("table") >= 4 and page.count("section") == 7
+    text = " ".join(page.texts)
+    for expected in ("A title", "60.", "99.6 ± 1.7", "sbac bench --tasks hopper-medium-made", "c" * 16, "2026-01-01"):
+        assert expected in text, expected
+
+
+def test_the_subtitle_counts_datasets_and_environments_apart() -> None:
+    online = record_json(algorithm="td3", key="9" * 12)
+    online["data"] |= {"name": "Hopper-v4", "kind": "online", "task": None}
+    assert "1 dataset · 1 environment · 2 methods" in build_page([record(), parsed(online)])
+    assert "1 dataset · 1 method" in build_page([record()])
+
+
+def test_nothing_comes_from_elsewhere() -> None:
+    text = build_page([record()])
+    page = Outline(text)
+    assert not {"link", "iframe", "object", "embed"} & {tag for tag, _ in page.tags}
+    assert all("src" not in attributes for _, attributes in page.tags)
+    policy = next(a["content"] for t, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'")
+    assert set(re.findall(r"https?://[^\s\"'<]+", text)) <= {"http://www.w3.org/2000/svg"}
+
+
+def test_hostile_names_are_text() -> None:
+    cell = record_json(scored=False, algorithm="sbac")
+    cell["data"] |= {"name": HOSTILE, "kind": HOSTILE}
+    cell |= {"machine": HOSTILE, "preset": HOSTILE, "date": HOSTILE, "environment": HOSTILE, "algorithm": HOSTILE}
+    cell["config"]["note"] = HOSTILE
+    cell["versions"][HOSTILE] = HOSTILE
+    cell["metrics"][-1]["values"][HOSTILE] = [1.0] * 10
+    page = Outline(build_page([parsed(cell)], HOSTILE, [(HOSTILE, b"picture")]))
+    honest = Outline(build_page([record(scored=False)], "title", [("caption", b"picture")]))
+    assert page.count("script") == honest.count("script") == 2
+    assert page.count("img") == honest.count("img") == 1
+    assert not any("onerror" in attributes for _, attributes in page.tags)
+    assert page.data["datasets"][0]["name"] == HOSTILE and HOSTILE in page.texts
+
+
+def test_embedded_json_cannot_leave_its_element() -> None:
+    value = {"a": "</script><!--", "b": "\u2028 & ]]>"}
+    text = embedded(value)
+    assert "<" not in text and ">" not in text and "&" not in text and "\u2028" not in text
+    assert json.loads(text) == value
+
+
+def test_a_page_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run without an environment has no curves but shows what it logged; with its data here, its actions too."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    ends = np.zeros(200, bool)
+    ends[19::20] = True
+    columns: dict[str, Any] = {"observations": rng.normal(size=(200, 3)), "actions": rng.uniform(-1, 1, (200, 2))}
+    columns |= {"rewards": rng.normal(size=200), "terminals": np.zeros(200, bool), "timeouts": ends}
+    sbac.Dataset(**columns).save("log.npz")
+    options = {"seeds": 2, "steps": 20, "hidden": [8], "batch_size": 8, "evaluate": False}
+    sbac.train("log.npz", "bc", out="first", **options)
+    sbac.train("log.npz", "bc", out="second", learning_rate=0.01, **options)
+
+    assert main(["report", "first", "second", "--out", "page.html"]) == 0
+    page = Outline(Path("page.html").read_text())
+    assert [view["way"] for view in page.data["views"]] == ["every"]
+    series = page.data["series"][0]
+    assert "x" not in series and len(series["metrics"]["values"]["loss"]) > 1
+    text = " ".join(page.texts)
+    assert "distance from the logged actions" in text and "the log is not here" not in text and "loss " in text
+    assert np.sum(series["actions"]) == 2 * 2 * 200 and page.data["datasets"][0]["returns"]["counts"]
+
+    capsys.readouterr()
+    assert main(["compare", "first", "second"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines if line.startswith("learning_rate")] == [["learning_rate", "0.001", "0.01"]]
+    assert not any(line.startswith(("steps", "hidden", "data")) for line in lines)
+    assert "neither run was evaluated" in lines
+
+    Path("log.npz").unlink()
+    assert main(["report", "first", "--out", "page.html"]) == 0
+    assert Outline(Path("page.html").read_text()).data["series"][0]["actions"] is None
+
+
+def test_bad_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    for arguments, word in (
+        (["report", str(tmp_path / "none")], "none"),
+        (["report", str(tmp_path / "empty")], "results folder"),
+        (["compare", str(tmp_path / "empty"), str(tmp_path / "empty")], "config.json"),
+        (["report"], "required"),
+    ):
+        assert main([*arguments, "--out", str(tmp_path / "page.html")][: None if arguments[0] == "report" else 3]) == 2
+        err = capsys.readouterr().err
+        assert err.startswith("error: ") and word in err and err.count("\n") == 1, err
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_tables_go_between_their_marks(tmp_path: Path) -> None:
+    page = tmp_path / "docs" / "results.md"
+    page.parent.mkdir()
+    page.write_text(f"# Results\n\nWords before.\n\n{BEGIN}\nold\n{END}\n\nWords after.\n")
+    write_tables(page, [record(), record(algorithm="sbac-no-w", key="1" * 12, means={2.0: 50.0})])
+    text = page.read_text()
+    assert text.startswith("# Results\n\nWords before.") and text.endswith("Words after.\n") and "\nold\n" not in text
+    assert "*99.6 ± 1.7*" in text and "| made | 1k + 1k |" in text and "sbac bench --tasks" in text
+    pictures = re.findall(r"\]\((results/[^)]+\.svg)\)", text)
+    assert len(pictures) == 4 and all((page.parent / picture).stat().st_size > 1000 for picture in pictures)
+    before = {picture: (page.parent / picture).read_bytes() for picture in pictures}
+    write_tables(page, [record(), record(algorithm="sbac-no-w", key="1" * 12, means={2.0: 50.0})])
+    assert page.read_text() == text
+    assert before == {picture: (page.parent / picture).read_bytes() for picture in pictures}
+
+
+def test_no_cells_no_numbers(tmp_path: Path) -> None:
+    assert results_markdown([]) == "No cell has been measured yet."
+    assert "not yet measured" in results_markdown([record(final=False)])
+    (tmp_path / "results" / "cells").mkdir(parents=True)
+    out = tmp_path / "page.html"
+    assert main(["report", str(tmp_path / "results"), "--out", str(out)]) == 0
+    assert Outline(out.read_text()).data == {"datasets": [], "series": [], "views": []}
+
+
+def test_results_folder_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_cell(tmp_path, record())
+    markdown = tmp_path / "tables.md"
+    assert main(["report", str(tmp_path), "--markdown", str(markdown)]) == 0
+    assert "1 cell" in capsys.readouterr().out and BEGIN in markdown.read_text()
+    for text in ("# My notes", f"{BEGIN}{END}{END}after", f"{END}{BEGIN}"):
+        markdown.write_text(text)
+        assert main(["report", str(tmp_path), "--markdown", str(markdown)]) == 2
+        assert markdown.read_text() == text
+    assert not Path("report.html").exists()
