@@ -1,6 +1,6 @@
-"""Trains every offline method for 100 steps with two seeds and writes the policies' arrays to one file, or compares two.
+"""Trains every offline method for 100 steps with two seeds, writes the policies' arrays; or compares two such files.
 
-python lab-notes/house/bits.py write FILE.npz        (run it in the checkout before a change and in the one after)
+python lab-notes/house/bits.py write FILE.npz [METHOD ...]    (in the checkout before a change and in the one after)
 python lab-notes/house/bits.py compare BEFORE.npz AFTER.npz
 """
 
@@ -9,15 +9,13 @@ import sys
 import numpy as np
 
 
-def write(path: str) -> None:
+def write(path: str, *methods: str) -> None:
     import sbac
     from sbac.algorithms import REGISTRY
 
     data = sbac.load("hopper-demo")
     arrays: dict[str, np.ndarray] = {}
-    for name in REGISTRY:
-        if name in ("sac", "td3"):
-            continue
+    for name in methods or [name for name in REGISTRY if name not in ("sac", "td3")]:
         run = sbac.train(data, name, seeds=2, preset="quick", steps=100, evaluate=False, progress=False)
         for policy in run.policies:
             for key, value in policy.arrays.items():
@@ -33,9 +31,8 @@ def compare(before: str, after: str) -> None:
         missing = [name for name in names if name not in new]
         apart = [float(np.abs(old[n] - new[n]).max(initial=0)) for n in names if n in new]
         equal = not missing and all(np.array_equal(old[n], new[n]) for n in names)
-        print(
-            f"{method:12} {len(names):4} arrays  {'equal' if equal else 'NOT equal'}  at most {max(apart, default=0):.1e}"
-        )
+        verdict = "equal" if equal else f"NOT equal, at most {max(apart, default=0):.1e} apart"
+        print(f"{method:12} {len(names):4} arrays  {verdict}")
         if missing:
             print(" missing:", *missing[:4])
 

@@ -47,14 +47,13 @@ class Estimate(eqx.Module):
     """mu, Q^mu and its target network.
 
     `clone` is the Gaussian that the policy may start from. It is mu as well, unless the config asks for a richer model
-    of the behaviour, which `richer` then is. `dropped` is a second clone, trained with dropout, where there is one.
+    of the behaviour, which `richer` then is.
     """
 
     clone: Trained[GaussianPolicy]
     richer: Trained[Behaviour] | None
     critic: Trained[Critic]
     target: Critic
-    dropped: Trained[GaussianPolicy] | None = None
 
     @property
     def mu(self) -> Behaviour:

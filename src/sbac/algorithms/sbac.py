@@ -2,6 +2,9 @@
 
 Phase *estimate* (lines 2 to 8) learns the behaviour mu and its value Q^mu; phase *improve* (lines 9 to 13) learns
 the visitation ratio w = d^pi / d^mu and the policy pi. Equation numbers are the paper's.
+
+Beyond the paper there are two more kinds of critic: the values of the best that the log itself shows (an expectile),
+and those of pi, which pays its penalty in them as well.
 """
 
 from typing import Literal
@@ -14,14 +17,15 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from sbac import ratio
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
 from sbac.algorithms.cloning import negative_log_likelihood
-from sbac.algorithms.dial import RESTING, at_position, dialled_actor, factors, positions, widened
 from sbac.algorithms.evaluation import Estimate, clone_actor, clone_step, init_estimate, td_target
 from sbac.config import Config, RewardScale, config, layers, nested, per_run, polyak_rate, rate, shared
-from sbac.nn import BehaviourKind, Critic, GaussianPolicy, Multiplier, Trained, half_cosine, polyak, pre_tanh
+from sbac.nn import MLP, BehaviourKind, Critic, GaussianPolicy, Trained, half_cosine, polyak, pre_tanh
 from sbac.nn.behaviour import ActionDensity
 
 PENALTY = 0.008
-"""The weight of log mu at alpha = 1 where Q is divided by its own scale, for long trainings (studies/next-form.md)."""
+"""The weight of log mu at alpha = 1 where Q is divided by its own scale, for long trainings (lab-notes/next-form)."""
+ENOUGH_BETA, ENOUGH_RATIO = 0.02, 0.1
+"""The effective shares of pi / mu and of w from which on w is trusted in full."""
 
 
 @config
@@ -38,16 +42,30 @@ class SBACConfig(Config):
     ratio: SBACRatioConfig = nested(SBACRatioConfig(), prefix="ratio_", group="the ratio w")
 
     alpha: float = per_run(2.0, "Weight of log mu in objective (8).", at_least=0)
+    # paper, to the letter: pi starts at random, rates are constant, Q is the least of the critics. scale-free: Q is
+    # divided by mean |Q|, which differs between tasks by several times, so that one alpha fits any scale; Q is a lower
+    # bound of critics with LayerNorm; log mu is the density of u = atanh(a), whose peak never lies at the bounds; pi
+    # starts as the clone; rates fall along half a cosine, so that the last policy carries less noise.
+    objective: Literal["paper", "scale-free"] = shared(
+        "paper", "paper: (8) to the letter; scale-free: Q over its own scale, log mu before the tanh, from the clone."
+    )
+    critic: Literal["mu", "expectile", "pi"] = shared(
+        "mu",
+        "mu: Q^mu, fixed after phase estimate; expectile: the best that the log shows, in the same way; "
+        "pi: Q^pi, which starts from Q^mu and is learned along with pi.",
+    )
+    tau: float = per_run(0.7, "The expectile: 0.5 averages over the log, towards 1 takes its best.", above=0, below=1)
+    critic_penalty: float = per_run(
+        1.0, "Share of pi's own penalty that Q^pi pays at the next state; 0 in ablation 2.", at_least=0
+    )
+    pessimism: float = per_run(0.5, "Standard deviations below the critics' mean, in scale-free.", at_least=0)
+    penalty: float = per_run(PENALTY, "The weight of log mu at alpha 1, in scale-free.", at_least=0)
+
     hidden: tuple[int, ...] = layers((256, 256, 256))
     critics: int = shared(1, "Q-networks, each with a target network of its own.", at_least=1, group="networks")
-    normalise_critics: bool = shared(False, "LayerNorm after each hidden layer of the critics.", group="networks")
     behaviour_learning_rate: float = rate(1e-5, "Learning rate of mu.")
     policy_learning_rate: float = rate(1e-5, "Learning rate of pi.")
     critic_learning_rate: float = rate(1e-4, "Learning rate of Q.")
-    # The last iterate, which is the policy that counts, then carries less of the noise of its last batches.
-    cosine_decay: bool = shared(
-        False, "Whether the rates of mu, Q and pi fall to 0 along half a cosine over their phase.", group="rates"
-    )
     target_rate: float = polyak_rate(0.005)
     reward_scale: RewardScale = "unit"
     behaviour: BehaviourKind = shared("gaussian", "The model of mu.", group="networks")
@@ -61,63 +79,23 @@ class SBACConfig(Config):
         below=1,
         group="networks",
     )
-    start_from_clone: bool = shared(False, "Start pi as a copy of the Gaussian clone instead of at random.")
-    dial: bool = shared(
-        False, "One policy for a range of alpha, from a sixteenth of it to four times it: p.at(alpha=...) sets it."
-    )
 
-    weighting: Literal["q", "penalty", "state", "none"] = shared(
-        "q",
-        "Where w stands: q, w Q + alpha log mu (8); penalty, Q + (alpha / w) log mu; state, w (Q + alpha log mu); "
-        "none, w = 1 (ablation 1).",
-    )
-    critic: Literal["mu", "pi"] = shared(
-        "mu", "mu: Q^mu, fixed after phase estimate; pi: Q^pi, learned along with pi (ablation 2)."
-    )
-    # A cross-entropy depends on coordinates: for a wide tanh-Gaussian the density of a is largest at the bounds, that
-    # of u always at tanh(mean).
-    support: Literal["action", "pre-tanh"] = shared(
-        "action", "action: log mu(a|s), as in (8); pre-tanh: the density of u = atanh(a)."
-    )
-    climbed: Literal["minimum", "lower-bound"] = shared(
-        "minimum",
-        "What pi climbs of several critics: their minimum, or their mean less `pessimism` standard deviations.",
-    )
-    pessimism: float = per_run(0.5, "Standard deviations below the critics' mean, for lower-bound.", at_least=0)
-    # Mean |Q| differs between tasks by several times, and with it what one alpha means.
-    scale_free: bool = shared(
-        False,
-        "Divide Q by mean |Q| over the batch, and weigh log mu by `penalty` alpha: one alpha fits any scale of Q.",
-    )
-    penalty: float = per_run(PENALTY, "The weight of log mu at alpha 1, where Q is divided by its scale.", at_least=0)
-    entropy: float = per_run(
-        0.0,
-        "Share of pi's entropy put back into the penalty: 0 is the paper's cross-entropy, 1 the KL divergence.",
-        at_least=0,
-        at_most=1,
-    )
-    constrained: bool = shared(
-        False, "The form (8) comes from: maximise w Q subject to E[log mu] >= log_mu_floor, alpha the dual variable."
-    )
-    log_mu_floor: float = per_run(0.0, "The least E[log mu] that `constrained` allows.")
-    dual_learning_rate: float = rate(1e-3, "Learning rate of alpha where it is the dual variable.")
+    weighting: Literal["q", "none"] = shared("q", "q: w Q + alpha log mu (8); none: w = 1 (ablation 1).")
     ratio_every: int = shared(1, "Steps between updates of w.", at_least=1, group="the ratio w")
     # w^k with k from 0 to 1: the smaller of the effective sample sizes of pi / mu (pi as it is, not floored) and of w,
-    # relative to the two shares below.
+    # relative to the shares from which on each is trusted in full.
     temper: bool = shared(
         True, "Shrink w towards 1 where its effective sample sizes call it unreliable.", group="the ratio w"
     )
-    temper_beta_ess: float = per_run(
-        0.02, "Effective share of pi / mu from which on w is trusted in full.", above=0, at_most=1, group="the ratio w"
-    )
-    temper_ratio_ess: float = per_run(
-        0.1, "Effective share of w from which on w is trusted in full.", above=0, at_most=1, group="the ratio w"
-    )
+
+    @property
+    def scale_free(self) -> bool:
+        return self.objective == "scale-free"
 
 
 def decay(config: SBACConfig, phase: int, step: Int[Array, ""]) -> Float[Array, ""]:
     """The factor of a phase's learning rates at a step."""
-    if not config.cosine_decay:
+    if not config.scale_free:
         return jnp.ones(())
     return half_cosine(step, config.steps[phase])
 
@@ -125,36 +103,87 @@ def decay(config: SBACConfig, phase: int, step: Int[Array, ""]) -> Float[Array, 
 # --- Phase estimate ---------------------------------------------------------------------------------------------
 
 
-def init_networks(config: SBACConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> Estimate:
+class Values(eqx.Module):
+    """A value network for each critic: V_j(s), the expectile tau of Q_j over the log's actions."""
+
+    nets: MLP
+
+    @classmethod
+    def create(cls, key: PRNGKeyArray, config: "SBACConfig", observations: int) -> "Values":
+        def one(k: PRNGKeyArray) -> MLP:
+            return MLP.create(k, observations, config.hidden, 1, normalise=config.scale_free)
+
+        return cls(jax.vmap(one)(jax.random.split(key, config.critics)))
+
+    def __call__(self, observations: Float[Array, "*batch obs"]) -> Float[Array, "members *batch"]:
+        def one(net: MLP) -> Float[Array, "*batch"]:
+            return net.scalar(observations)
+
+        return jax.vmap(one)(self.nets)
+
+
+class SBACEstimate(Estimate):
+    """With a second clone, trained with dropout, and with value networks, where the config asks for them."""
+
+    dropped: Trained[GaussianPolicy] | None = None
+    values: Trained[Values] | None = None
+
+
+def init_networks(config: SBACConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> SBACEstimate:
     """mu, Q^mu and its target network before their first step."""
-    made = init_estimate(config, spec, past, key, normalise=config.normalise_critics)
-    if config.behaviour_dropout == 0:
-        return made
-    dropped = GaussianPolicy.create(jax.random.fold_in(key, 1), spec.observations, config.hidden, spec.actions)
-    return Estimate(made.clone, made.richer, made.critic, made.target, Trained.create(dropped))
+    first = init_estimate(config, spec, past, key, normalise=config.scale_free)
+    dropped = values = None
+    if config.behaviour_dropout > 0:
+        clone = GaussianPolicy.create(jax.random.fold_in(key, 1), spec.observations, config.hidden, spec.actions)
+        dropped = Trained.create(clone)
+    if config.critic == "expectile":
+        values = Trained.create(Values.create(jax.random.fold_in(key, 2), config, spec.observations))
+    return SBACEstimate(first.clone, first.richer, first.critic, first.target, dropped, values)
 
 
 def evaluation_loss(
-    config: SBACConfig, critic: Critic, target: Critic, batch: Batch, next_actions: Float[Array, "batch act"]
+    config: SBACConfig, critic: Critic, batch: Batch, next_values: Float[Array, "members batch"]
 ) -> Float[Array, ""]:
-    """Lines 5 and 6: (r + gamma Q'(s', a') - Q(s, a))^2, each critic with its own target network Q'."""
-    target_values = td_target(batch, config.discount, target(batch.next_observations, next_actions))
-    error = target_values - critic(batch.observations, batch.actions)
+    """Lines 5 and 6: (r + gamma V'(s') - Q(s, a))^2, each critic with its own V'; in the paper Q'(s', a'), a' ~ mu."""
+    error = td_target(batch, config.discount, next_values) - critic(batch.observations, batch.actions)
     return (error**2).mean(-1).sum()
 
 
-def estimate(
-    config: SBACConfig, past: Past, state: Estimate, batch: Batch, key: PRNGKeyArray, step: Step
-) -> tuple[Estimate, Metrics]:
-    def critic_loss(critic: Critic) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        loss = evaluation_loss(config, critic, state.target, batch, batch.next_actions)
-        return loss, loss
+def expectile_loss(
+    config: SBACConfig, values: Values, target: Critic, batch: Batch
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """|tau - 1(u < 0)| u^2 with u = Q'_j(s, a) - V_j(s), for each critic j."""
+    u = target(batch.observations, batch.actions) - values(batch.observations)
+    loss = (jnp.where(u > 0, config.tau, 1.0 - config.tau) * u**2).mean(-1).sum()
+    return loss, loss
 
+
+def next_values_of_log(values: Values | None, target: Critic, batch: Batch) -> Float[Array, "members batch"]:
+    """What the log goes on to: Q'(s', a') at its own next action, or the expectile's V(s')."""
+    if values is None:
+        return target(batch.next_observations, batch.next_actions)
+    return values(batch.next_observations)
+
+
+def estimate(
+    config: SBACConfig, past: Past, state: SBACEstimate, batch: Batch, key: PRNGKeyArray, step: Step
+) -> tuple[SBACEstimate, Metrics]:
     factor = decay(config, 0, step.number)
     clones = clone_step(state, batch.rows, factor * config.behaviour_learning_rate)  # line 4: maximise log mu(a|s)
-    critic, critic_value = state.critic.minimise(critic_loss, factor * config.critic_learning_rate)
+    metrics = {"behaviour_loss": clones.loss}
+    values = state.values
+    if values is not None:
+        values, metrics["value_loss"] = values.minimise(
+            lambda v: expectile_loss(config, v, state.target, batch), factor * config.critic_learning_rate
+        )
+    following = next_values_of_log(None if values is None else values.model, state.target, batch)
+
+    def critic_loss(critic: Critic) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        loss = evaluation_loss(config, critic, batch, following)
+        return loss, loss
+
+    critic, metrics["critic_loss"] = state.critic.minimise(critic_loss, factor * config.critic_learning_rate)
     target = polyak(state.target, critic.model, config.target_rate)  # line 7
-    metrics = {"behaviour_loss": clones.loss, "critic_loss": critic_value}
     dropped = state.dropped
     if dropped is not None:
 
@@ -164,20 +193,24 @@ def estimate(
             return loss, loss
 
         dropped, metrics["dropped_loss"] = dropped.minimise(dropped_loss, factor * config.behaviour_learning_rate)
-    return Estimate(clones.clone, clones.richer, critic, target, dropped), metrics
+    return SBACEstimate(clones.clone, clones.richer, critic, target, dropped, values), metrics
 
 
-def validate_estimate(config: SBACConfig, past: Past, state: Estimate, batch: Batch, key: PRNGKeyArray) -> Metrics:
+def validate_estimate(config: SBACConfig, past: Past, state: SBACEstimate, batch: Batch, key: PRNGKeyArray) -> Metrics:
+    values = None if state.values is None else state.values.model
+    following = next_values_of_log(values, state.target, batch)
     losses = {
         "behaviour_loss": negative_log_likelihood(state.mu, batch.rows),
-        "critic_loss": evaluation_loss(config, state.critic.model, state.target, batch, batch.next_actions),
+        "critic_loss": evaluation_loss(config, state.critic.model, batch, following),
     }
+    if values is not None:
+        losses["value_loss"] = expectile_loss(config, values, state.target, batch)[0]
     if state.dropped is not None:
         losses["dropped_loss"] = negative_log_likelihood(state.dropped.model, batch.rows)
     return losses
 
 
-def choose_clone(config: SBACConfig, past: Past, state: Estimate, batch: Batch, key: PRNGKeyArray) -> Estimate:
+def choose_clone(config: SBACConfig, past: Past, state: SBACEstimate, batch: Batch, key: PRNGKeyArray) -> SBACEstimate:
     """The clone with dropout takes the other's place if held-out actions are likelier under it."""
     if state.dropped is None:
         return state
@@ -188,7 +221,7 @@ def choose_clone(config: SBACConfig, past: Past, state: Estimate, batch: Batch, 
         return jnp.where(better, dropped, other)
 
     clone = jax.tree.map(kept, state.dropped, state.clone)
-    return Estimate(clone, state.richer, state.critic, state.target, state.dropped)
+    return SBACEstimate(clone, state.richer, state.critic, state.target, state.dropped, state.values)
 
 
 # --- Phase improve ----------------------------------------------------------------------------------------------
@@ -205,19 +238,16 @@ class Weight(eqx.Module):
 class Improve(eqx.Module):
     policy: Trained[GaussianPolicy]
     weight: Weight | None
-    alpha: Multiplier
     following: Trained[Critic] | None
-    """Q^pi and its target, in ablation 2 only; otherwise the critic is phase estimate's."""
+    """Q^pi and its target, for the critic `pi` alone; otherwise the critic is phase estimate's."""
     target: Critic | None
 
 
 def init_improve(config: SBACConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> Improve:
     policy_key, ratio_key = split(key, 2)
-    before: Estimate = past["estimate"]
+    before: SBACEstimate = past["estimate"]
     fresh = GaussianPolicy.create(policy_key, spec.observations, config.hidden, spec.actions)
-    policy = before.clone.model if config.start_from_clone else fresh
-    if config.dial:
-        policy = widened(policy)
+    policy = before.clone.model if config.scale_free else fresh
     weight = None
     if config.weighting != "none":
         estimator = ratio.init(config.ratio, ratio_key, spec.observations, spec.actions, spec.states)
@@ -226,7 +256,6 @@ def init_improve(config: SBACConfig, spec: Spec, past: Past, key: PRNGKeyArray) 
     return Improve(
         Trained.create(policy),
         weight,
-        Multiplier.create(config.alpha),
         Trained.create(before.critic.model) if follows else None,
         before.target if follows else None,
     )
@@ -238,38 +267,44 @@ def policy_objective(
     mu: ActionDensity,
     critic: Critic,
     weights: Float[Array, " batch"],
-    alpha: Float[Array, "*batch"],
     batch: Batch,
     key: PRNGKeyArray,
 ) -> tuple[Float[Array, ""], Metrics]:
     """Objective (8): E_{s ~ B, a ~ pi}[w(s) Q(s, a) + alpha log mu(a|s)].
 
-    With `scale_free` it is w(s) Q(s, a) / E|Q| + penalty alpha log mu(a|s), the divisor held fixed.
+    Free of scale it is w(s) Q(s, a) / E|Q| + penalty alpha log mu(u|s), the divisor held fixed.
     """
     pi = policy(batch.observations)
     u = pi.sample_pre_tanh(key)
     # At the u that pi drew: nothing is clipped, and the gradient never vanishes.
-    log_mu = mu.log_density(u) if config.support == "pre-tanh" else mu.log_prob_pre_tanh(u)
-    if config.climbed == "minimum":
-        q = critic.minimum(batch.observations, jnp.tanh(u))
-    else:
-        q = critic.lower_bound(batch.observations, jnp.tanh(u), config.pessimism)
-    mean_q = q.mean()
-    log_pi = pi.log_density(u) if config.support == "pre-tanh" else pi.log_prob_pre_tanh(u)
-    support = log_mu - config.entropy * log_pi
     if config.scale_free:
-        q, alpha = q / jax.lax.stop_gradient(jnp.abs(q).mean()), config.penalty * alpha
-    if config.weighting == "penalty":
-        value = q + alpha * support / weights
-    elif config.weighting == "state":
-        value = weights * (q + alpha * support)
+        log_mu = mu.log_density(u)
+        q = critic.lower_bound(batch.observations, jnp.tanh(u), config.pessimism)
+        value = weights * q / jax.lax.stop_gradient(jnp.abs(q).mean()) + config.penalty * config.alpha * log_mu
     else:
-        value = weights * q + alpha * support
-    return value.mean(), {"q": mean_q, "log_mu": log_mu.mean(), "policy_std": jnp.exp(pi.log_std).mean()}
+        log_mu = mu.log_prob_pre_tanh(u)
+        q = critic.minimum(batch.observations, jnp.tanh(u))
+        value = weights * q + config.alpha * log_mu
+    return value.mean(), {"q": q.mean(), "log_mu": log_mu.mean(), "policy_std": jnp.exp(pi.log_std).mean()}
+
+
+def next_values_of_policy(
+    config: SBACConfig, policy: GaussianPolicy, clone: GaussianPolicy, target: Critic, batch: Batch, key: PRNGKeyArray
+) -> Float[Array, "members batch"]:
+    """Q'(s', a') - critic_penalty * alpha * half the squared distance of a' from the clone in its deviations, a' ~ pi.
+
+    The distance is what log mu takes from objective (8), counted from the clone's own mean, where nothing is paid.
+    """
+    u = policy(batch.next_observations).sample_pre_tanh(key)
+    values = target(batch.next_observations, jnp.tanh(u))
+    mu = clone(batch.next_observations)
+    distance = 0.5 * (((u - mu.mean) * jnp.exp(-mu.log_std)) ** 2).sum(-1)
+    price = config.penalty * config.alpha * jnp.abs(values).mean() if config.scale_free else config.alpha
+    return values - config.critic_penalty * price * distance
 
 
 def log_ratios(
-    config: SBACConfig, policy: GaussianPolicy, before: Estimate, batch: Batch
+    config: SBACConfig, policy: GaussianPolicy, before: SBACEstimate, batch: Batch
 ) -> tuple[Float[Array, " batch"], Float[Array, " batch"]]:
     """log pi / mu at the data's actions, twice: of pi kept at least `ratio.std_floor` times as wide as the Gaussian
     clone, which the estimator learns from, and of pi as it is, which its diagnostics are computed from."""
@@ -302,27 +337,27 @@ def ratio_batch(
     )
 
 
-def trusted(config: SBACConfig, trust: Float[Array, ""], metrics: Metrics, batch: int) -> Float[Array, ""]:
+def trusted(trust: Float[Array, ""], metrics: Metrics, batch: int) -> Float[Array, ""]:
     """The new trust in w: a running mean, in [0, 1], of how large the effective sample sizes are.
 
     A share of 1 / batch, where a single row carries all the weight, is the least there can be and counts as 0.
     """
 
-    def share(name: str, enough: float | Float[Array, ""]) -> Float[Array, ""]:
+    def share(name: str, enough: float) -> Float[Array, ""]:
         return (metrics[name] - 1 / batch) / (enough - 1 / batch)
 
-    now = jnp.minimum(share("beta_ess", config.temper_beta_ess), share("ratio_ess", config.temper_ratio_ess))
+    now = jnp.minimum(share("beta_ess", ENOUGH_BETA), share("ratio_ess", ENOUGH_RATIO))
     return 0.99 * trust + 0.01 * jnp.clip(now, 0.0, 1.0)
 
 
 def update_weight(
-    config: SBACConfig, before: Estimate, policy: GaussianPolicy, last: Weight, batch: Batch, key: PRNGKeyArray
+    config: SBACConfig, before: SBACEstimate, policy: GaussianPolicy, last: Weight, batch: Batch, key: PRNGKeyArray
 ) -> Weight:
     """A step of the ratio's estimator, its diagnostics and the trust that follows from them."""
     log_ratio, log_beta = log_ratios(config, policy, before, batch)
-    state, _ = ratio.update(ratio_config(config), last.ratio, ratio_batch(policy, log_ratio, batch, key), key)
+    state, _ = ratio.update(ratio_config(config), last.ratio, ratio_batch(policy, log_ratio, batch, key))
     metrics = ratio.diagnostics(config.ratio, state, batch.observations, log_beta)
-    trust = trusted(config, last.trust, metrics, len(batch.rewards)) if config.temper else last.trust
+    trust = trusted(last.trust, metrics, len(batch.rewards)) if config.temper else last.trust
     return Weight(state, trust, metrics | {"trust": trust})
 
 
@@ -330,11 +365,9 @@ def improve(
     config: SBACConfig, past: Past, state: Improve, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[Improve, Metrics]:
     policy_key, ratio_key, critic_key = split(key, 3)
-    before: Estimate = past["estimate"]
+    before: SBACEstimate = past["estimate"]
     mu = before.mu(batch.observations)
     factor = decay(config, 1, step.number)
-    dial = positions(jax.random.fold_in(policy_key, 1), len(batch.rewards)) if config.dial else None
-    acting = at_position(state.policy.model, dial)
     metrics: Metrics = {}
 
     # Line 11: w by the discrepancy between w and T^pi w (Equation (7) in the printed form), every few steps.
@@ -342,7 +375,7 @@ def improve(
     if last is not None:
         weight = when(
             step.every(config.ratio_every),
-            lambda: update_weight(config, before, acting, last, batch, ratio_key),
+            lambda: update_weight(config, before, state.policy.model, last, batch, ratio_key),
             lambda: last,
         )
         weights = ratio.weights(config.ratio, weight.ratio, batch.observations)
@@ -351,50 +384,37 @@ def improve(
             weights = tempered / tempered.mean()
         metrics |= weight.metrics
 
-    # Ablation 2: the critic follows pi instead of staying at Q^mu.
+    # The critic `pi` (ablation 2) follows pi instead of staying at Q^mu.
     critic, following, target = before.critic.model, state.following, state.target
     if following is not None and target is not None:
-        frozen, next_actions = target, acting(batch.next_observations).sample(critic_key)
+        next_values = next_values_of_policy(config, state.policy.model, before.clone.model, target, batch, critic_key)
 
         def critic_loss(model: Critic) -> tuple[Float[Array, ""], Float[Array, ""]]:
-            loss = evaluation_loss(config, model, frozen, batch, next_actions)
+            loss = evaluation_loss(config, model, batch, next_values)
             return loss, loss
 
         following, metrics["critic_loss"] = following.minimise(critic_loss, factor * config.critic_learning_rate)
         critic, target = following.model, polyak(target, following.model, config.target_rate)
 
     # Line 12: pi by objective (8).
-    alpha = state.alpha.value if config.constrained else jnp.asarray(config.alpha)
-    if dial is not None:
-        alpha = alpha * factors(dial)
-
     def policy_loss(policy: GaussianPolicy) -> tuple[Float[Array, ""], Metrics]:
-        moved = at_position(policy, dial)
-        value, extras = policy_objective(config, moved, mu, critic, weights, alpha, batch, policy_key)
+        value, extras = policy_objective(config, policy, mu, critic, weights, batch, policy_key)
         return -value, {"objective": value, **extras}
 
     policy, extras = state.policy.minimise(policy_loss, factor * config.policy_learning_rate)
-    dual = state.alpha
-    if config.constrained:
-        dual = dual.update(config.log_mu_floor - extras["log_mu"], config.dual_learning_rate)
-        metrics["alpha"] = dual.value
-    return Improve(policy, weight, dual, following, target), metrics | extras
+    return Improve(policy, weight, following, target), metrics | extras
 
 
 def validate_improve(config: SBACConfig, past: Past, state: Improve, batch: Batch, key: PRNGKeyArray) -> Metrics:
-    before: Estimate = past["estimate"]
+    before: SBACEstimate = past["estimate"]
     mu = before.mu(batch.observations)
     ones = jnp.ones(len(batch.rewards))
-    alpha = jnp.asarray(config.alpha)
     critic = before.critic.model if state.following is None else state.following.model
-    policy = at_position(state.policy.model, jnp.asarray(RESTING) if config.dial else None)
-    value, extras = policy_objective(config, policy, mu, critic, ones, alpha, batch, key)
+    value, extras = policy_objective(config, state.policy.model, mu, critic, ones, batch, key)
     return {"objective": value, **extras}
 
 
 def actor(config: SBACConfig, past: Past, state: Improve) -> Actor:
-    if config.dial:
-        return dialled_actor(state.policy.model, config.alpha)
     return Actor("tanh-gaussian", {"policy": state.policy.model.net})
 
 
@@ -417,17 +437,12 @@ PHASES = (
     ),
     Phase("improve", init_improve, improve, actor, validate_improve, period=ratio_period),
 )
-NEXT_FORM = {
+SCALE_FREE = {
     "alpha": 1.0,
+    "objective": "scale-free",
     "weighting": "none",
     "critics": 5,
-    "normalise_critics": True,
-    "climbed": "lower-bound",
-    "scale_free": True,
-    "support": "pre-tanh",
-    "start_from_clone": True,
     "behaviour_dropout": 0.1,
-    "cosine_decay": True,
 }
 """What `tuned` and `quick` share (docs/methods.md has the reasons)."""
 # After so few steps Q^mu is rough, and what is gained by leaving mu soon is an error of it.
@@ -443,9 +458,9 @@ PAPER = {
 }
 PRESETS = {
     "paper": PAPER,
-    # The floor and the clip belong to the exact form: it has no estimate of a narrow pi without them (docs/ratio.md).
+    # The floor and the clip belong to the exact form: it has no estimate of a narrow pi without them (docs/paper.md).
     "corrected": PAPER | {"ratio_form": "exact", "ratio_std_floor": 0.5, "ratio_log_beta_clip": 3.0},
-    "tuned": NEXT_FORM
+    "tuned": SCALE_FREE
     | {
         "steps": (1_000_000, 200_000),
         "hidden": (256, 256),
@@ -456,7 +471,7 @@ PRESETS = {
         "ratio_learning_rate": 3e-4,
         "ratio_every": 4,
     },
-    "quick": NEXT_FORM
+    "quick": SCALE_FREE
     | {
         "steps": (20_000, 10_000),
         "penalty": QUICK_PENALTY,
@@ -483,4 +498,6 @@ LETTER = {"alpha": [0.2, 0.5, 2.0, 5.0]}  # those that the paper searched
 GRID = {ANY_PRESET: {"alpha": [0.25, 0.5, 1.0, 2.0]}, "paper": LETTER, "corrected": LETTER}
 SBAC = Algorithm("sbac", SBACConfig, PHASES, SOURCE, PRESETS, grid=GRID)
 SBAC_NO_W = Algorithm("sbac-no-w", SBACConfig, PHASES, SOURCE, ablation(weighting="none"), grid=GRID)
-SBAC_Q_PI = Algorithm("sbac-q-pi", SBACConfig, PHASES, SOURCE, ablation(weighting="none", critic="pi"), grid=GRID)
+SBAC_Q_PI = Algorithm(
+    "sbac-q-pi", SBACConfig, PHASES, SOURCE, ablation(weighting="none", critic="pi", critic_penalty=0.0), grid=GRID
+)

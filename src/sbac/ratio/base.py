@@ -20,7 +20,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from sbac.config import Options, config, layers, per_run, polyak_rate, rate, shared
+from sbac.config import Options, config, layers, per_run, rate, shared
 from sbac.errors import UserError
 from sbac.nn import MLP, Gaussian, Trained, pre_tanh
 
@@ -28,6 +28,9 @@ Form = Literal["exact", "theorem", "printed"]
 Estimator = Literal["classifier", "state-action-classifier", "mmd", "lstd"]
 FORMS: tuple[str, ...] = get_args(Form)
 ESTIMATORS: tuple[str, ...] = get_args(Estimator)
+MEAN_RATE = 0.01
+"""Of the running mean of beta w. A batch's own mean is correlated with its rows and shrinks w: by a tenth of the effect
+of pi or more at batch 256 and gamma 0.99."""
 LogRatio = Callable[[Float[Array, "*batch obs"]], Float[Array, "*batch"]]
 
 
@@ -41,9 +44,6 @@ class RatioConfig(Options):
     )
     hidden: tuple[int, ...] = layers((256, 256, 256), "Units of each hidden layer of w.")
     learning_rate: float = rate(1e-4, "Learning rate of w.")
-    target_rate: float = polyak_rate(
-        0.005, "Polyak rate of the copy that is used; rate * steps must be well above 1 / (1 - gamma)."
-    )
     discount: float = per_run(0.99, "gamma of d^pi.", at_least=0, below=1)
     log_w_clip: float = per_run(
         2.0, "log w stays inside +- this: softly, by c tanh(x / c); the printed form clips hard.", above=0
@@ -51,21 +51,7 @@ class RatioConfig(Options):
     log_beta_clip: float = per_run(3.0, "log beta is clipped to +- this.", at_least=0)
     # E[beta^2] is at most (k sqrt(2 - k^2))^-actions for equal means: 0.5 up to 6 action dimensions, about 0.8 for 24.
     std_floor: float = per_run(0.5, "pi's standard deviation counts as at least this times mu's.", at_least=0)
-    normalise: bool = shared(True, "Whether beta w is divided by its mean.")
-    epsilon: float = per_run(1e-6, "Added to that mean.", at_least=0)
-    # A batch's own mean (rate 1) is correlated with its rows and shrinks w: by a tenth of the effect of pi or more at
-    # batch 256 and gamma 0.99.
-    mean_rate: float = per_run(
-        0.01, "Rate of the running mean of beta w that is divided by; 1: a batch's own mean.", above=0, at_most=1
-    )
     kernel: Literal["gaussian", "laplacian"] = shared("gaussian", "Of the mmd and of the printed form.")
-    bandwidth: float = per_run(
-        0.0, "Length scale of the kernel; 0: the median distance between states of the data.", at_least=0
-    )
-    bandwidth_states: int = shared(1_000, "How many states the median is taken over.", at_least=2)
-    pairs: Literal["distinct", "all"] = shared(
-        "distinct", "distinct: the mmd's sums run over i != j; all: over all pairs, which pulls w to 0."
-    )
 
 
 @config
@@ -75,9 +61,6 @@ class FitConfig(RatioConfig):
     steps: int = shared(5_000, "Gradient steps.", at_least=1)
     batch_size: int = shared(256, "Rows drawn for a step.", at_least=1)
     decay: bool = shared(False, "Whether the rate falls to 0 along half a cosine: steadier where beta is heavy.")
-    bandwidth: float = per_run(
-        0.0, "Length scale of the kernel and of lstd's features; 0: the median distance between states.", at_least=0
-    )
     features: int = shared(256, "Random Fourier features of lstd.", at_least=1)
     ridge: float = per_run(0.03, "Ridge of lstd, relative to the mean square of a feature.", at_least=0)
 
@@ -133,8 +116,8 @@ class RunningMean(NamedTuple):
     def empty(cls) -> "RunningMean":
         return cls(jnp.zeros(()), jnp.zeros(()))
 
-    def add(self, value: Array, rate: float | Array) -> "RunningMean":
-        return RunningMean(self.total + rate * (value - self.total), self.weight + rate * (1 - self.weight))
+    def add(self, value: Array) -> "RunningMean":
+        return RunningMean(self.total + MEAN_RATE * (value - self.total), self.weight + MEAN_RATE * (1 - self.weight))
 
     @property
     def value(self) -> Array:
@@ -166,9 +149,7 @@ def flow(config: RatioConfig, log_w: Float[Array, " batch"], batch: RatioBatch, 
     factor 2. Normalising the product removes that mode, and makes a constant factor on beta irrelevant.
     """
     gamma = config.discount
-    y = product(config, log_w, batch)
-    if config.normalise:
-        y = y / (mean_product + config.epsilon)
+    y = product(config, log_w, batch) / mean_product
     return Flow(gamma * y * (1 - batch.terminals), (1 - gamma) + gamma * (y * batch.terminals).sum())
 
 

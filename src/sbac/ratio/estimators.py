@@ -19,6 +19,8 @@ from sbac.ratio.state_action_classifier import absorbed, beside
 
 DIAGNOSTICS = ("ratio_mean", "ratio_ess", "ratio_at_clip", "beta_mean", "beta_ess")
 NEAR_CLIP = 0.95  # |log w| above this share of its clip counts as at the clip
+TARGET_RATE = 0.005
+"""Polyak rate of the copy that is used; rate * steps must be well above 1 / (1 - gamma)."""
 
 
 def method(config: RatioConfig) -> str:
@@ -59,18 +61,14 @@ def init(
         else None,
     )
     uses_kernel = name in ("mmd", "printed")
-    width = bandwidth(config, sample_states) if uses_kernel else jnp.zeros(())
+    width = median_bandwidth(config.kernel, sample_states) if uses_kernel else jnp.zeros(())
     return State(Trained.create(ratio), ratio, RunningMean.empty(), width)
 
 
-def bandwidth(config: RatioConfig, sample_states: Float[Array, "sample obs"]) -> Array:
-    """The config's length scale, or the median distance between the sample's states."""
-    median = median_bandwidth(config.kernel, sample_states[: config.bandwidth_states])
-    return jnp.where(config.bandwidth > 0, config.bandwidth, median)
-
-
-def update(config: RatioConfig, state: State, batch: RatioBatch, key: PRNGKeyArray) -> tuple[State, Metrics]:
-    """One gradient step and one step of the Polyak copy. `key` is for estimators that draw: none of these does."""
+def update(
+    config: RatioConfig, state: State, batch: RatioBatch, target_rate: float = TARGET_RATE
+) -> tuple[State, Metrics]:
+    """One gradient step and one step of the Polyak copy."""
     name = method(config)
     if name == "printed":
         mean = state.product
@@ -80,7 +78,7 @@ def update(config: RatioConfig, state: State, batch: RatioBatch, key: PRNGKeyArr
 
     elif name in ("classifier", "mmd"):
         target = state.target.log_w(config, batch.states)
-        mean = state.product.add(product(config, target, batch).sum(), config.mean_rate)
+        mean = state.product.add(product(config, target, batch).sum())
 
         def objective(ratio: Ratio) -> Array:
             log_w = partial(ratio.log_w, config)
@@ -90,7 +88,7 @@ def update(config: RatioConfig, state: State, batch: RatioBatch, key: PRNGKeyArr
 
     else:
         target = state.target.log_zeta(config, beside(batch.states, batch.actions))
-        mean = state.product.add(product(config, target, absorbed(batch)).sum(), config.mean_rate)
+        mean = state.product.add(product(config, target, absorbed(batch)).sum())
 
         def objective(ratio: Ratio) -> Array:
             log_zeta, log_w = partial(ratio.log_zeta, config), partial(ratio.log_w, config)
@@ -102,7 +100,7 @@ def update(config: RatioConfig, state: State, batch: RatioBatch, key: PRNGKeyArr
 
     trained, metrics = state.trained.minimise(with_metrics, config.learning_rate)
     # The paper keeps no copy of w: the printed form uses the network as it stands.
-    rate = 1.0 if name == "printed" else config.target_rate
+    rate = 1.0 if name == "printed" else target_rate
     return State(trained, polyak(state.target, trained.model, rate), mean, state.bandwidth), metrics
 
 

@@ -20,8 +20,13 @@ def kernel(
     raise unknown("kernel", name, KERNELS)
 
 
-def median_bandwidth(name: str, states: Float[Array, "n obs"]) -> Float[Array, ""]:
-    """The median distance between two of the states, in the kernel's own norm."""
+SAMPLE = 1_000
+"""How many states the median distance is taken over."""
+
+
+def median_bandwidth(name: str, sample: Float[Array, "n obs"]) -> Float[Array, ""]:
+    """The median distance between two states of a sample, in the kernel's own norm."""
+    states = sample[:SAMPLE]
     squared = name == "gaussian"
     distances = jnp.sqrt(squared_distances(states, states)) if squared else absolute_distances(states, states)
     pairs = distances[jnp.triu_indices(len(states), 1)]

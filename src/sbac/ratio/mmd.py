@@ -9,7 +9,6 @@ both sides, the loss is so flat along smooth functions (by (1 - gamma)^2) that w
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from sbac.errors import unknown
 from sbac.ratio.base import LogRatio, RatioBatch, RatioConfig, flow, restart, shares
 from sbac.ratio.kernels import kernel
 
@@ -21,10 +20,13 @@ def loss(
     batch: RatioBatch,
     mean_product: Array,
     bandwidth: float | Array,
+    *,
+    distinct: bool = True,
 ) -> Float[Array, ""]:
     """|| w d^D - (1 - gamma) restart - gamma push(w_bar) ||^2 in the kernel's space.
 
-    `target` is log w_bar at the batch's states, `mean_product` the mean of beta w_bar.
+    `target` is log w_bar at the batch's states, `mean_product` the mean of beta w_bar. Not `distinct`: the batch is
+    the whole distribution, not a sample of it, and all pairs count.
     """
     inflow = flow(config, target, batch, mean_product)
     start = restart(config, batch)
@@ -33,20 +35,18 @@ def loss(
     mass = jnp.concatenate([rows * jnp.exp(log_w(batch.states)), -inflow.pushed])
     restarted = -inflow.restart * start.shares
     if config.form == "theorem":  # the restarts are the rows themselves
-        return quadratic(config, points, mass.at[: len(rows)].add(restarted), len(rows), bandwidth)
+        return quadratic(config, points, mass.at[: len(rows)].add(restarted), len(rows), bandwidth, distinct)
     cross = mass @ kernel(config.kernel, bandwidth, points, start.states) @ restarted
-    initial = quadratic(config, start.states, restarted, len(restarted), bandwidth)
-    return quadratic(config, points, mass, len(rows), bandwidth) + 2 * cross + initial
+    initial = quadratic(config, start.states, restarted, len(restarted), bandwidth, distinct)
+    return quadratic(config, points, mass, len(rows), bandwidth, distinct) + 2 * cross + initial
 
 
 def quadratic(
-    config: RatioConfig, points: Array, mass: Array, samples: int, bandwidth: float | Array
+    config: RatioConfig, points: Array, mass: Array, samples: int, bandwidth: float | Array, distinct: bool
 ) -> Float[Array, ""]:
-    """mass K mass over pairs of independent samples; a sample owns every `samples`-th point."""
+    """mass K mass; if `distinct`, over pairs of independent samples, where a sample owns every `samples`-th point."""
     gram = kernel(config.kernel, bandwidth, points, points)
-    if config.pairs == "all":
+    if not distinct:
         return mass @ gram @ mass
-    if config.pairs != "distinct":
-        raise unknown("pairs", config.pairs, ("distinct", "all"))
     owner = jnp.arange(len(points)) % samples
     return mass @ (gram * (owner[:, None] != owner)) @ mass * samples / (samples - 1)

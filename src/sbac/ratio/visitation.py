@@ -15,10 +15,12 @@ from sbac.errors import UserError, inside_unit, name_of, not_negative, positive,
 from sbac.nn import half_cosine
 from sbac.nn.typed import in_chunks, jit, scan, take
 from sbac.ratio.base import FitConfig, Ratio, RatioBatch, RatioConfig, State
-from sbac.ratio.estimators import bandwidth, init, method, summary, update
+from sbac.ratio.estimators import init, method, summary, update
+from sbac.ratio.kernels import SAMPLE, median_bandwidth
 from sbac.ratio.lstd import FourierFeatures, LinearRatio, solve
 
 ROWS_AT_ONCE = 8_192
+TARGET_RATE = 0.05
 # Beyond these the estimate is unreliable.
 LEAST_ESS_BETA = 0.02
 LEAST_ESS_W = 0.1
@@ -154,10 +156,12 @@ def reasons_for_doubt(diagnostics: dict[str, float]) -> list[str]:
 def fit(config: FitConfig, data: RatioBatch, key: PRNGKeyArray) -> Ratio | LinearRatio:
     """Trains on batches drawn from the data, or solves; pure, so that it maps over keys and configs."""
     init_key, sample_key, batch_key = jax.random.split(key, 3)
-    sample = data.states[jax.random.randint(sample_key, (config.bandwidth_states,), 0, len(data.states))]
+    sample = data.states[jax.random.randint(sample_key, (SAMPLE,), 0, len(data.states))]
     state_size = data.states.shape[1]
     if method(config) == "lstd":
-        features = FourierFeatures.create(init_key, state_size, config.features, bandwidth(config, sample))
+        features = FourierFeatures.create(
+            init_key, state_size, config.features, median_bandwidth(config.kernel, sample)
+        )
         return LinearRatio(features, solve(config, features, data))
 
     def step(state: State, now: tuple[Array, PRNGKeyArray]) -> State:
@@ -165,7 +169,7 @@ def fit(config: FitConfig, data: RatioBatch, key: PRNGKeyArray) -> Ratio | Linea
         at_rate = config
         if config.decay:
             at_rate = config.replace(learning_rate=config.learning_rate * half_cosine(number, config.steps))
-        return update(at_rate, state, draw(config, data, key), key)[0]
+        return update(at_rate, state, draw(config, data, key), TARGET_RATE)[0]
 
     action_size = 0 if data.actions is None else data.actions.shape[1]
     start = init(config, init_key, state_size, action_size, sample)
@@ -202,7 +206,7 @@ def make_config(
     inside_unit("discount", discount)
     for what, value in (("form", form), ("estimator", estimator)):
         name_of(what, value)
-    defaults: dict[str, Any] = {"hidden": (64, 64), "learning_rate": 5e-4, "target_rate": 0.05}
+    defaults: dict[str, Any] = {"hidden": (64, 64), "learning_rate": 5e-4}
     if form != "printed":
         defaults["log_w_clip"] = 5.0
     named = {"discount": discount, "form": form, "estimator": estimator, "steps": steps, "batch_size": batch_size}
