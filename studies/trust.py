@@ -180,8 +180,8 @@ def choice_lines(found: list[Chosen]) -> list[str]:
 def against(rows: list[dict[str, Any]], rivals: Sequence[CellRecord], developed_on: Sequence[CellRecord]) -> list[str]:
     """The chosen policies, one for each seed, against every method with one setting and with its best for each task."""
     from sbac.lab.choosing import differences
+    from sbac.lab.naming import collect
     from sbac.lab.tables import score_tables
-    from sbac.results.series import collect
     from sbac.text import within
     from sbac.trust.choosing import decide
 
@@ -273,7 +273,7 @@ def coverage_lines(found: list[Covered]) -> list[str]:
 
 def draw(chosen: list[Chosen], covered: list[Covered], path: Path) -> None:
     """Left: regret by task. Right: the calibration curve, each task's thin."""
-    from sbac.lab.tables import short_name
+    from sbac.lab.naming import short_name
     from sbac.report.drawing import COLOURS, new_figure, save_png
 
     figure, (left, right) = new_figure(2, 2, 4.6, 3.4)
