@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sbac.nn import GaussianPolicy
 from sbac.report.charts import Chart
 from sbac.report.drawing import COLOURS, GREY, new_figure, svg_element, svg_text
-from sbac.report.page import Cell, Head, Part, Row, Section, Table, render, text_rows
+from sbac.report.page import Head, PageCell, PagePart, PageTable, Row, Section, render, text_rows
 from sbac.runs import Run, offered, policy_record
 from sbac.text import setting_text
 from sbac.trust.behaviour import behaviour_at, clone, compared_rows, departures
@@ -111,7 +111,7 @@ def largest(
 # --- Text -------------------------------------------------------------------------------------------------------------
 
 
-def _verdict(about: CandidateRecord, choice: ChoiceRecord) -> Part:
+def _verdict(about: CandidateRecord, choice: ChoiceRecord) -> PagePart:
     digits = decimals(choice.log)
     low, high, gain = about.gain_low, about.gain_high, about.gain
     if gain is None:
@@ -129,19 +129,19 @@ def _verdict(about: CandidateRecord, choice: ChoiceRecord) -> Part:
     texts = [f"{choice.label} was taken: {choice.reason}."]
     if about.label != choice.label:
         texts.append(f"This card is about {about.label}.")
-    return Part(lines=[answer], texts=texts, warnings=about.warnings, notes=[units])
+    return PagePart(lines=[answer], texts=texts, warnings=about.warnings, notes=[units])
 
 
-def _improvement(log: Log, about: CandidateRecord, truth: list[float] | None) -> Part:
+def _improvement(log: Log, about: CandidateRecord, truth: list[float] | None) -> PagePart:
     if about.value is None:
-        return Part(texts=["There is no estimate."])
+        return PagePart(texts=["There is no estimate."])
     words = (
         "Grey: the discounted returns of the log's episodes. Blue: the estimate for the policy, with its 90 % interval "
         "where there is one." + (" Green: returns of the policy in the environment." if truth else "")
     )
     interval = None if about.low is None or about.high is None else (about.low, about.high)
     picture = returns_picture(log.returns, about.value, interval, truth)
-    return Part(charts=[Chart("Discounted returns", "", picture, wide=True)], notes=[words])
+    return PagePart(charts=[Chart("Discounted returns", "", picture, wide=True)], notes=[words])
 
 
 def returns_picture(
@@ -172,7 +172,7 @@ def returns_picture(
     return svg_element(svg_text(figure))
 
 
-def _changes(distances: NDArray[np.float64], states: Sequence[Departure]) -> Part:
+def _changes(distances: NDArray[np.float64], states: Sequence[Departure]) -> PagePart:
     shares = [100 * float((distances > limit).mean()) for limit in (1, 2, 3)]
     text = (
         f"Over the log's states the policy's action lies {distances.mean():.1f} of the log's own deviations away "
@@ -180,7 +180,7 @@ def _changes(distances: NDArray[np.float64], states: Sequence[Departure]) -> Par
         f"{shares[1]:.0f} %, more than 3, where there is hardly any data, in {shares[2]:.0f} %."
     )
     if not states:
-        return Part(
+        return PagePart(
             texts=[text, f"In no state does its action differ from that by more than {VISIBLE:.0%} of the range."]
         )
     heads = ("state", "deviations", "the log on average", "the policy's", "features")
@@ -192,7 +192,7 @@ def _changes(distances: NDArray[np.float64], states: Sequence[Departure]) -> Par
         "The states where it departs most, one of each episode, with the features that set them apart: "
         "number = value (deviations from the log's mean)."
     )
-    return Part(texts=[text], table=text_rows(heads, rows), notes=[note])
+    return PagePart(texts=[text], table=text_rows(heads, rows), notes=[note])
 
 
 def _numbers(values: NDArray[np.float64]) -> str:
@@ -203,7 +203,7 @@ def _features(state: Departure) -> str:
     return ", ".join(f"{number} = {value:.3g} ({z:+.1f})" for number, value, z in state.features)
 
 
-def _log_part(log: Log) -> Part:
+def _log_part(log: Log) -> PagePart:
     data, lengths = log.data, np.diff(log.data.episodes, axis=1)[:, 0]
     ended = int(data.terminals.sum())
     digits = decimals(float(log.returns.mean()))
@@ -213,13 +213,13 @@ def _log_part(log: Log) -> Part:
         f"{log.returns.mean():.{digits}f} (discount {log.discount:g}, standard deviation "
         f"{log.returns.std():.{digits}f}), their mean return {data.returns.mean():.{digits}f}."
     )
-    return Part(texts=[text])
+    return PagePart(texts=[text])
 
 
-def _basis(about: CandidateRecord, choice: ChoiceRecord) -> Part:
+def _basis(about: CandidateRecord, choice: ChoiceRecord) -> PagePart:
     found = about.diagnostics
     if found is None:
-        return Part(texts=["Nothing could be estimated."])
+        return PagePart(texts=["Nothing could be estimated."])
     digits = decimals(choice.log)
     rows = [
         ("episodes that were resampled", f"{found.episodes:,}"),
@@ -247,10 +247,10 @@ def _basis(about: CandidateRecord, choice: ChoiceRecord) -> Part:
         )
     if found.effective_share is not None:
         rows.append(("share of the log that carries the weights of p.sample", f"{100 * found.effective_share:.1f} %"))
-    return Part(facts=dict(rows))
+    return PagePart(facts=dict(rows))
 
 
-def _compared(choice: ChoiceRecord) -> Part:
+def _compared(choice: ChoiceRecord) -> PagePart:
     digits = decimals(choice.log)
 
     def shown(value: float | None) -> str:
@@ -269,14 +269,14 @@ def _compared(choice: ChoiceRecord) -> Part:
         Row(
             row.label,
             [
-                Cell(setting_text(row.setting.get("alpha", ""))),
-                Cell(episode(row)),
-                Cell(shown(row.gain)),
-                Cell(interval(row)),
-                Cell(fate(row), below="; ".join(row.warnings)),
+                PageCell(setting_text(row.setting.get("alpha", ""))),
+                PageCell(episode(row)),
+                PageCell(shown(row.gain)),
+                PageCell(interval(row)),
+                PageCell(fate(row), below="; ".join(row.warnings)),
             ],
         )
         for row in choice.candidates
     ]
     heads = ("policy", "alpha", "whole episode", "gain", "90 % interval", "")
-    return Part(table=Table([Head(name) for name in heads], rows))
+    return PagePart(table=PageTable([Head(name) for name in heads], rows))

@@ -27,7 +27,7 @@ COLOURS = (
 GREY = "#868e96"
 LARGEST = 1e100
 """Axes have no ticks for larger numbers: a training that diverged has them."""
-Floats = tuple[float, ...]
+Points = tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Line:
 
     name: str
     colour: str
-    x: Floats
-    y: Floats
-    low: Floats = ()
-    high: Floats = ()
+    x: Points
+    y: Points
+    low: Points = ()
+    high: Points = ()
     stairs: bool = False
     dashed: bool = False
     dot: bool = False
@@ -53,7 +53,7 @@ def colour_of(name: str, names: Sequence[str]) -> str:
     return COLOURS[names.index(name) % len(COLOURS)] if name in names else GREY
 
 
-def numbers(values: Iterable[float | None]) -> Floats:
+def numbers(values: Iterable[float | None]) -> Points:
     """What can be drawn: nan for what is no number, or too large."""
     return tuple(v if v is not None and abs(v) < LARGEST else math.nan for v in map(_as_float, values))
 

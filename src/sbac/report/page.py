@@ -30,7 +30,7 @@ Strip = tuple[str, bytes]
 
 
 @dataclass(frozen=True)
-class Cell:
+class PageCell:
     """A cell of a table. `value` is what its column is sorted by, where it is not the text."""
 
     text: str = ""
@@ -50,13 +50,13 @@ class Head:
 @dataclass(frozen=True)
 class Row:
     name: str
-    cells: Sequence[Cell]
+    cells: Sequence[PageCell]
     task: str = ""
     below: str = ""
 
 
 @dataclass(frozen=True)
-class Table:
+class PageTable:
     """A table that sorts by its columns. `stacked`: on a phone they stand below each other, each with its name."""
 
     heads: Sequence[Head]
@@ -66,13 +66,13 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Part:
+class PagePart:
     """A part of a section, folded under its summary where it has one, shown in some views alone where it names them."""
 
     lines: Sequence[str] = ()
     texts: Sequence[str] = ()
     warnings: Sequence[str] = ()
-    table: Table | None = None
+    table: PageTable | None = None
     charts: Sequence[Chart] = ()
     images: Sequence[tuple[str, str]] = ()
     facts: Mapping[str, object] | None = None
@@ -87,11 +87,11 @@ class Part:
 class Section:
     name: str
     title: str
-    parts: Sequence[Part]
+    parts: Sequence[PagePart]
 
 
 @dataclass(frozen=True)
-class Group:
+class ChartGroup:
     """Series that one chart may show: by dataset and by the name that a chart gives them."""
 
     shown: Mapping[str, Shown]
@@ -134,7 +134,7 @@ def render(
 def run_page(record: MeasuredRun, title: str = "sbac report", strips: Sequence[Strip] = ()) -> str:
     """The page of one run."""
     series = series_of(record)
-    group = Group({record.data.name: {s.label: s for s in series}})
+    group = ChartGroup({record.data.name: {s.label: s for s in series}})
     sections = [
         outcome_section(series),
         Section("scores", "Scores", every_setting(series)),
@@ -169,7 +169,7 @@ def outcome_section(series: Sequence[Series]) -> Section:
     """Of runs: the log, the clone and the policy side by side, a verdict, and what is known without an environment."""
     played, unplayed = [s for s in series if s.evaluated], [s for s in series if not s.evaluated]
     by_record = [list(of_one) for _, of_one in groupby(played, key=lambda s: id(s.record))]
-    parts: list[Part] = []
+    parts: list[PagePart] = []
     if played:
         heads = ("policy", "seeds", "the log", "its best tenth", "the clone", "the policy", "policy less clone")
         words = (
@@ -177,7 +177,7 @@ def outcome_section(series: Sequence[Series]) -> Section:
             "seeds. The clone imitates the log; a policy that does not beat it has gained nothing by learning."
         )
         verdicts = [text for text in map(verdict, by_record) if text]
-        parts.append(Part(lines=verdicts, table=_table(heads, map(_outcome_row, played)), notes=[words]))
+        parts.append(PagePart(lines=verdicts, table=_table(heads, map(_outcome_row, played)), notes=[words]))
     if unplayed:
         heads = ("policy", "seeds", "steps", "last losses", "distance from the logged actions")
         words = (
@@ -185,17 +185,17 @@ def outcome_section(series: Sequence[Series]) -> Section:
             "seeds. Distance: the mean of |policy's action - logged action| in states of the log, as a share of the "
             "action's range."
         )
-        parts.append(Part(table=_table(heads, map(_unplayed_row, unplayed)), notes=[words]))
+        parts.append(PagePart(table=_table(heads, map(_unplayed_row, unplayed)), notes=[words]))
     return Section("outcome", "What came out", parts)
 
 
-def text_rows(heads: Iterable[str], rows: Iterable[Sequence[str]], task: str = "") -> Table:
+def text_rows(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> PageTable:
     """A table of texts, the first of each row its name."""
-    return Table([Head(name) for name in heads], [Row(name, [Cell(t) for t in texts], task) for name, *texts in rows])
+    return _table(heads, (Row(name, [PageCell(text) for text in texts]) for name, *texts in rows))
 
 
-def _table(heads: Iterable[str], rows: Iterable[Row]) -> Table:
-    return Table([Head(name) for name in heads], list(rows))
+def _table(heads: Iterable[str], rows: Iterable[Row]) -> PageTable:
+    return PageTable([Head(name) for name in heads], list(rows))
 
 
 def _outcome_row(s: Series) -> Row:
@@ -208,7 +208,7 @@ def _outcome_row(s: Series) -> Row:
         within(*mean_interval(s.scores)),
         "" if clone is None else difference(paired_difference(s.scores, clone)),
     ]
-    return Row(s.label, [Cell(text) for text in texts], s.data, s.data)
+    return Row(s.label, [PageCell(text) for text in texts], s.data, s.data)
 
 
 def _unplayed_row(s: Series) -> Row:
@@ -218,12 +218,12 @@ def _unplayed_row(s: Series) -> Row:
     acts = charts.actions_of(s)
     distance = "the log is not here" if acts is None or acts.distance is None else f"{acts.distance:.3f}"
     texts = [str(len(s.trials)), s.steps, ", ".join(losses), distance]
-    return Row(s.label, [Cell(text) for text in texts], s.data, s.data)
+    return Row(s.label, [PageCell(text) for text in texts], s.data, s.data)
 
 
-def every_setting(series: Sequence[Series]) -> list[Part]:
+def every_setting(series: Sequence[Series]) -> list[PagePart]:
     """A row for every setting: nothing chosen, nothing left out."""
-    parts: list[Part] = []
+    parts: list[PagePart] = []
     for length in dict.fromkeys(s.length for s in series if s.evaluated):
         heads = ("dataset", "method", "setting", "steps", "seeds", "episodes", "mean", "sd over seeds", "worst episode")
         rows = [_setting_row(s) for s in series if s.evaluated and s.length == length]
@@ -232,37 +232,37 @@ def every_setting(series: Sequence[Series]) -> list[Part]:
             "training where the final ones have not been played. Worst episode: of all seeds."
         )
         name = f"Every setting ({length})"
-        parts.append(Part(table=_table(heads, rows), notes=[caption], summary=name, unfolded=True))
-    return parts or [Part(notes=["Nothing was played: see above what can be said without an environment."])]
+        parts.append(PagePart(table=_table(heads, rows), notes=[caption], summary=name, unfolded=True))
+    return parts or [PagePart(notes=["Nothing was played: see above what can be said without an environment."])]
 
 
 def _setting_row(s: Series) -> Row:
     numbers = [len(s.trials), len(s.episodes[0]), number(s.mean), number_or_blank(s.deviation), number(s.worst)]
     texts = [s.method, s.setting_name, s.steps, *map(str, numbers)]
-    return Row(s.data, [Cell(text) for text in texts], s.data)
+    return Row(s.data, [PageCell(text) for text in texts], s.data)
 
 
 # --- Charts -------------------------------------------------------------------------------------------------------
 
 
-def chart_sections(groups: Sequence[Group]) -> list[Section]:
+def chart_sections(groups: Sequence[ChartGroup]) -> list[Section]:
     """Learning curves, what training logged, returns and actions. The latter two are of a group's first dataset."""
-    curves: list[Part] = []
-    logged: list[Part] = []
-    histograms: list[Part] = []
+    curves: list[PagePart] = []
+    logged: list[PagePart] = []
+    histograms: list[PagePart] = []
     for group in groups:
         names = group.names
         played = {data: {n: s for n, s in shown.items() if s.evaluated} for data, shown in group.shown.items()}
         drawn = [charts.curve_chart(data, shown, names) for data, shown in played.items() if shown]
         if drawn:
-            curves.append(Part(charts=drawn, notes=[CURVES], views=group.views))
+            curves.append(PagePart(charts=drawn, notes=[CURVES], views=group.views))
         of_first = _first(charts.logged_charts(data, shown, names) for data, shown in group.shown.items())
         if of_first:
-            logged.append(Part(charts=of_first, notes=[_logged_note(of_first)], views=group.views))
+            logged.append(PagePart(charts=of_first, notes=[_logged_note(of_first)], views=group.views))
         spread = [charts.return_chart(d, s, names) for d, s in group.shown.items() if played[d] or _has_returns(s)]
         actions = _first(charts.action_charts(data, shown, names) for data, shown in group.shown.items())
         if spread or actions:
-            histograms.append(Part(charts=[*spread, *actions], notes=[HISTOGRAMS], views=group.views))
+            histograms.append(PagePart(charts=[*spread, *actions], notes=[HISTOGRAMS], views=group.views))
     return [
         Section("curves", "Learning curves", curves),
         Section("logged", "What training logged", logged),
@@ -302,7 +302,7 @@ def _logged_note(logged: Sequence[Chart]) -> str:
 
 def strip_section(strips: Sequence[Strip]) -> Section:
     images = [(caption, base64.b64encode(image).decode()) for caption, image in strips]
-    return Section("rollouts", "Rollouts", [Part(images=images)] if images else [])
+    return Section("rollouts", "Rollouts", [PagePart(images=images)] if images else [])
 
 
 # --- Configurations -----------------------------------------------------------------------------------------------
@@ -310,7 +310,7 @@ def strip_section(strips: Sequence[Strip]) -> Section:
 
 def config_section(all_facts: Sequence[Mapping[str, object]], records: Sequence[MeasuredRun]) -> Section:
     parts = [
-        Part(facts=found, summary=_summary(record), task=record.data.name)
+        PagePart(facts=found, summary=_summary(record), task=record.data.name)
         for found, record in zip(all_facts, records, strict=True)
     ]
     return Section("configs", "The configuration behind every number", parts)

@@ -12,8 +12,8 @@ from sbac.lab.representing import ONE
 from sbac.lab.tables import ScoreTable, expected_scores, score_tables
 from sbac.report.charts import curve_line
 from sbac.report.drawing import (
-    Floats,
     Line,
+    Points,
     colour_of,
     draw_lines,
     large_chart,
@@ -86,7 +86,7 @@ def stability_figure(table: ScoreTable) -> Captioned:
 
 
 @lru_cache(maxsize=16)
-def _bar_charts(groups: tuple[tuple[str, tuple[Floats, ...]], ...], methods: tuple[tuple[str, str], ...]) -> str:
+def _bar_charts(groups: tuple[tuple[str, tuple[Points, ...]], ...], methods: tuple[tuple[str, str], ...]) -> str:
     """Of each group and method both percentages; of each method its colour."""
     across = min(len(groups), GROUPS_IN_A_ROW)
     rows = [groups[start : start + across] for start in range(0, len(groups), across)]

@@ -13,14 +13,14 @@ from sbac.records import as_json
 from sbac.report.charts import Chart
 from sbac.report.drawing import svg_element
 from sbac.report.page import (
-    Cell,
-    Group,
+    ChartGroup,
     Head,
-    Part,
+    PageCell,
+    PagePart,
+    PageTable,
     Row,
     Section,
     Strip,
-    Table,
     chart_sections,
     config_section,
     every_setting,
@@ -80,25 +80,25 @@ def build_page(
     )
 
 
-def _groups(series: Sequence[Series], tables: Sequence[ScoreTable]) -> list[Group]:
+def _groups(series: Sequence[Series], tables: Sequence[ScoreTable]) -> list[ChartGroup]:
     """For each length of training what its charts show: the one setting of each method; without a table, every one."""
-    groups: list[Group] = []
+    groups: list[ChartGroup] = []
     for length in dict.fromkeys(s.length for s in series):
         views = [i for i, table in enumerate(tables) if table.length == length]
         one = next((table for table in tables if table.length == length and table.way == ONE), None)
         if one is not None:
-            groups.append(Group({data: one.row(data) for data in one.datasets}, views))
+            groups.append(ChartGroup({data: one.row(data) for data in one.datasets}, views))
         else:
             trained = [s for s in series if s.length == length]
             datasets = dict.fromkeys(s.data for s in trained)
-            groups.append(Group({data: {s.label: s for s in trained if s.data == data} for data in datasets}))
+            groups.append(ChartGroup({data: {s.label: s for s in trained if s.data == data} for data in datasets}))
     return groups
 
 
 # --- Scores -------------------------------------------------------------------------------------------------------
 
 
-def _scores(table: ScoreTable, view: int) -> Part:
+def _scores(table: ScoreTable, view: int) -> PagePart:
     """Datasets by methods."""
     heads = [Head("dataset", ["kind, steps"]), Head("data", ["its episodes"])]
     heads += [Head(m, list(filter(None, [_one_setting(table, m), table.choice(m)]))) for m in table.methods]
@@ -112,8 +112,8 @@ def _scores(table: ScoreTable, view: int) -> Part:
     papers = any(paper_score(s) is not None for s in table.chosen.values())
     rows = [_score_row(table, data) for data in table.datasets]
     means = [_mean_row(table, block) for block in table.blocks]
-    scores = Table(heads, rows, means, stacked=False)
-    return Part(table=scores, notes=[caption, *([NOTES] if papers else [])], views=[view])
+    scores = PageTable(heads, rows, means, stacked=False)
+    return PagePart(table=scores, notes=[caption, *([NOTES] if papers else [])], views=[view])
 
 
 def _one_setting(table: ScoreTable, method: str) -> str:
@@ -132,9 +132,9 @@ def _score_row(table: ScoreTable, data: str) -> Row:
     steps = table.length if asked_for else ", ".join(dict.fromkeys(s.steps for s in row.values()))
     kind = ", ".join(dict.fromkeys(s.record.data.kind for s in row.values()))
 
-    def cell(method: str) -> Cell:
+    def cell(method: str) -> PageCell:
         if method not in row:
-            return Cell()
+            return PageCell()
         s, below = row[method], "" if len(table.settings(method)) == 1 else row[method].setting_name
         return _score_cell(s.mean, s.deviation, paper_score(s), below, s.mean == best)
 
@@ -144,9 +144,9 @@ def _score_row(table: ScoreTable, data: str) -> Row:
 
 
 def _mean_row(table: ScoreTable, block: Block) -> Row:
-    def cell(method: str) -> Cell:
+    def cell(method: str) -> PageCell:
         if method not in block.methods:
-            return Cell()
+            return PageCell()
         printed = table.paper_mean(block, method)
         paper = None if printed is None else (printed, None)
         return _score_cell(table.mean(block, method), table.deviation(block, method), paper)
@@ -154,23 +154,23 @@ def _mean_row(table: ScoreTable, block: Block) -> Row:
     return Row(f"mean of {block.name}", [_data_cell(table.data_mean(block)), *map(cell, table.methods)])
 
 
-def _data_cell(mean: float | None) -> Cell:
-    return Cell() if mean is None else Cell(number(mean), repr(mean))
+def _data_cell(mean: float | None) -> PageCell:
+    return PageCell() if mean is None else PageCell(number(mean), repr(mean))
 
 
 def _score_cell(
     mean: float, deviation: float | None, paper: tuple[float, float | None] | None, below: str = "", best: bool = False
-) -> Cell:
+) -> PageCell:
     spread = "" if deviation is None else f"{deviation:.1f}"
-    return Cell(number(mean), repr(mean), best, spread, "" if paper is None else number(*paper), below)
+    return PageCell(number(mean), repr(mean), best, spread, "" if paper is None else number(*paper), below)
 
 
 # --- What follows -------------------------------------------------------------------------------------------------
 
 
-def _overall(series: Sequence[Series], table: ScoreTable, view: int) -> list[Part]:
+def _overall(series: Sequence[Series], table: ScoreTable, view: int) -> list[PagePart]:
     """Means over tasks, and the figures of all runs."""
-    parts: list[Part] = []
+    parts: list[PagePart] = []
     first = table.methods[0]
     for block in table.blocks:
         duels = table.duels(block.suite, first)
@@ -178,44 +178,44 @@ def _overall(series: Sequence[Series], table: ScoreTable, view: int) -> list[Par
             Row(
                 method,
                 [
-                    Cell(within(*mean)),
-                    Cell(within(*iqm)),
-                    Cell(within(*duels[method].better, digits=2) if method in duels else ""),
+                    PageCell(within(*mean)),
+                    PageCell(within(*iqm)),
+                    PageCell(within(*duels[method].better, digits=2) if method in duels else ""),
                 ],
             )
             for method, (mean, iqm) in table.overall(block).items()
         ]
         heads = [block.name, "mean", "interquartile mean", f"P({first} better)"]
-        parts.append(Part(table=Table([Head(name) for name in heads], rows), views=[view]))
+        parts.append(PagePart(table=PageTable([Head(name) for name in heads], rows), views=[view]))
     figures = {"Scores by policies tried": tries_figure(series, table), "Performance profiles": profiles_figure(table)}
     drawn = [Chart(name, "", svg_element(f[0]), wide=True) for name, f in figures.items() if f is not None]
-    return [*parts, Part(charts=drawn, notes=[OVERALL], views=[view])] if parts else []
+    return [*parts, PagePart(charts=drawn, notes=[OVERALL], views=[view])] if parts else []
 
 
-def _what_w_changes(series: Sequence[Series]) -> list[Part]:
+def _what_w_changes(series: Sequence[Series]) -> list[PagePart]:
     """A table for each length of training: datasets by settings."""
-    parts: list[Part] = []
+    parts: list[PagePart] = []
     for length, rows in what_w_changes(series).items():
         heads = [Head(name) for name in ("dataset", *next(iter(rows.values())))]
         body = [Row(data, [_difference_cell(change) for change in row.values()], data) for data, row in rows.items()]
-        parts.append(Part(table=Table(heads, body, stacked=False), notes=[f"{length.capitalize()}. {W_NOTE}"]))
+        parts.append(PagePart(table=PageTable(heads, body, stacked=False), notes=[f"{length.capitalize()}. {W_NOTE}"]))
     return parts
 
 
-def _difference_cell(change: Interval | None) -> Cell:
-    return Cell() if change is None else Cell(difference(change), repr(change.value), change.excludes_zero)
+def _difference_cell(change: Interval | None) -> PageCell:
+    return PageCell() if change is None else PageCell(difference(change), repr(change.value), change.excludes_zero)
 
 
-def _stability(series: Sequence[Series], tables: Sequence[ScoreTable]) -> list[Part]:
+def _stability(series: Sequence[Series], tables: Sequence[ScoreTable]) -> list[PagePart]:
     titles = "Percent difference of the worst"
     parts = [
-        Part(charts=[Chart(titles, table.title, svg_element(stability_figure(table)[0]), wide=True)], views=[i])
+        PagePart(charts=[Chart(titles, table.title, svg_element(stability_figure(table)[0]), wide=True)], views=[i])
         for i, table in enumerate(tables)
     ]
     shortened = any(short_name(s.data) != s.data for s in series)
     online = any(s.record.is_online for s in series)
     notes = [DEFINITION, *([ABBREVIATIONS] if shortened else []), *([ONLINE_NOTE] if online else [])]
-    return [*parts, Part(notes=notes)] if parts else []
+    return [*parts, PagePart(notes=notes)] if parts else []
 
 
 def _facts(record: MeasuredRun) -> dict[str, object]:
