@@ -274,7 +274,7 @@ def coverage_lines(found: list[Covered]) -> list[str]:
 def draw(chosen: list[Chosen], covered: list[Covered], path: Path) -> None:
     """Left: regret by task. Right: the calibration curve, each task's thin."""
     from sbac.lab.naming import short_name
-    from sbac.report.drawing import COLOURS, new_figure, save_png
+    from sbac.report.drawing import COLOURS, new_figure, png_bytes
 
     figure, (left, right) = new_figure(2, 2, 4.6, 3.4)
     tasks = sorted({entry.task for entry in chosen})
@@ -295,7 +295,7 @@ def draw(chosen: list[Chosen], covered: list[Covered], path: Path) -> None:
     right.plot(list(overall), list(overall.values()), "o-", color=COLOURS[0])
     right.set_xlabel("nominal level of the interval")
     right.set_ylabel("share of truths inside")
-    save_png(figure, path)
+    path.write_bytes(png_bytes(figure))
 
 
 def interval_score(low: float, high: float, truth: float, level: float = 0.9) -> float:
