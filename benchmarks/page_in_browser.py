@@ -82,9 +82,9 @@ def visible(driver: webdriver.Chrome, selector: str) -> list:
 def opens(driver: webdriver.Chrome) -> None:
     expect(visible(driver, "h1"), "no heading")
     expect(visible(driver, "table.sortable tbody tr"), "no table")
-    expect(visible(driver, "[data-charts=curves] svg path"), "no learning curves")
-    expect(visible(driver, "[data-charts=stability] svg"), "no stability bars")
-    expect(visible(driver, "[data-charts=histograms] svg path"), "no histograms")
+    expect(visible(driver, "#curves svg path"), "no learning curves")
+    expect(visible(driver, "#stability svg"), "no stability bars")
+    expect(visible(driver, "#histograms svg path"), "no histograms")
     expect(len(visible(driver, "details.config")) >= 1, "no configurations")
     expect(driver.execute_script("return window.hostile") is None, "a hostile name was run")
 
@@ -114,14 +114,14 @@ def filters(driver: webdriver.Chrome) -> None:
         box.select_by_value(name)
         rows = visible(driver, "tr[data-task]")
         expect(rows and all(row.get_attribute("data-task") == name for row in rows), f"rows beside {name}")
-        expect(len(visible(driver, "[data-charts=curves] .card")) == 1, f"curves beside {name}")
+        expect(len(visible(driver, "#curves .card")) == 1, f"curves beside {name}")
     box.select_by_value("")
     hidden = driver.execute_script("return document.querySelectorAll('[data-task][hidden]').length")
     expect(hidden == 0, "not all tasks come back")
 
 
 def hovers(driver: webdriver.Chrome) -> None:
-    shapes = ["[data-charts=curves] svg", "[data-charts=stability] rect[rx]", "[data-charts=histograms] svg"]
+    shapes = ["#curves svg", "#stability rect[rx]", "#histograms svg"]
     for name in shapes:
         found = visible(driver, name)
         if not found and "rect" in name:
@@ -138,7 +138,7 @@ def hovers(driver: webdriver.Chrome) -> None:
 
 def toggles_methods(driver: webdriver.Chrome) -> None:
     button = visible(driver, "#methods button")[0]
-    count = "return document.querySelectorAll('[data-charts=curves] svg path').length"
+    count = "return document.querySelectorAll('#curves svg path').length"
     before = driver.execute_script(count)
     button.click()
     expect(driver.execute_script(count) < before, "a method that was switched off is still drawn")
@@ -150,7 +150,7 @@ def switches_views(driver: webdriver.Chrome) -> None:
     box = Select(driver.find_element(By.ID, "view"))
     for option in range(len(box.options)):
         box.select_by_index(option)
-        expect(visible(driver, "[data-charts=curves] svg path"), f"nothing drawn in view {option}")
+        expect(visible(driver, "#curves svg path"), f"nothing drawn in view {option}")
         expect(visible(driver, "table.sortable tbody tr"), f"no table in view {option}")
     box.select_by_index(0)
 

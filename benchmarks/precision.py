@@ -16,7 +16,8 @@ import numpy as np
 
 import sbac
 from sbac.nn import Precision
-from sbac.report.summary import last_evaluations
+from sbac.results.describe import describe
+from sbac.results.series import series_of
 
 
 def measure(task: str, name: str, told: argparse.Namespace) -> dict[str, Any]:
@@ -31,8 +32,8 @@ def measure(task: str, name: str, told: argparse.Namespace) -> dict[str, Any]:
         episodes=told.episodes,
         evaluate_every=told.steps,
     )
-    last = last_evaluations(run.evaluation_rows)
-    scores = {row.seed: [round(score, 2) for score in row.episodes.scores or []] for row in last}
+    (last,) = series_of(describe(run))
+    scores = {trial.seed: last.measured(trial.last).round(2).tolist() for trial in last.trials}
     about = {"algorithm": told.algorithm, "preset": told.preset, "steps": told.steps}
     return {"task": task, "precision": name, **about, "seconds": round(time.monotonic() - began), "scores": scores}
 

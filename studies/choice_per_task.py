@@ -14,7 +14,9 @@ import numpy as np
 
 from sbac.lab.cells import read_cells
 from sbac.lab.choosing import differences
-from sbac.results.series import Series, best_without_own_seed, collect
+from sbac.lab.naming import collect
+from sbac.lab.representing import best_without_own_seed
+from sbac.results.series import Series
 from sbac.results.statistics import Floats
 from sbac.text import within
 

@@ -14,9 +14,10 @@ import gymnasium
 import numpy as np
 
 import sbac
-from sbac.report.curves import curves
-from sbac.report.drawing import COLOURS
-from sbac.report.summary import last_evaluations, scores_or_returns
+from sbac.report.charts import curve_line, curve_rules
+from sbac.report.drawing import COLOURS, draw_lines
+from sbac.results.describe import describe
+from sbac.results.series import series_of
 
 FRAMES = 6
 TASK = "hopper-demo"
@@ -56,11 +57,10 @@ def frames_of_policy(env: gymnasium.Env, policy: sbac.Policy, seed: int) -> tupl
 def median_policy(run: sbac.Run, data: sbac.Dataset) -> tuple[sbac.Policy, int]:
     """Of the seeds at the run's first alpha the one in the middle, and the seed of its episode in the middle."""
     alpha = run.policies[0].config["alpha"]
-    found = [row for row in last_evaluations(run.evaluation_rows) if row.setting["alpha"] == alpha]
-    found.sort(key=lambda row: np.mean(scores_or_returns(row.episodes)))
-    middle = found[len(found) // 2]
+    series = next(s for s in series_of(describe(run)) if s.setting["alpha"] == alpha)
+    middle = sorted(series.trials, key=lambda trial: trial.last.mean())[len(series.trials) // 2]
     policy = next(p for p in run.policies if p.config["seed"] == middle.seed and p.config["alpha"] == alpha)
-    episode = int(np.argsort(middle.episodes.returns)[len(middle.episodes.returns) // 2])
+    episode = int(np.argsort(middle.last)[len(middle.last) // 2])
     return policy, run.record.evaluation.seed + episode
 
 
@@ -94,13 +94,8 @@ def main() -> None:
         axes.set_title(title, loc="left", fontsize="medium")
         axes.set_axis_off()
     axes = figure.add_subplot(grid[:, 1])
-    for i, (name, points) in enumerate(curves(run).items()):
-        steps = np.array(sorted(points))
-        mean = np.array([np.mean(points[s]) for s in steps])
-        spread = np.array([np.std(points[s], ddof=1) if len(points[s]) > 1 else 0.0 for s in steps])
-        axes.plot(steps, mean, color=COLOURS[i], marker="o" if len(steps) == 1 else None, label=name)
-        axes.fill_between(steps, mean - spread, mean + spread, color=COLOURS[i], alpha=0.15, linewidth=0)
-    axes.axhline(data.score or 0.0, color="0.4", linestyle="--", linewidth=1, label="the log")
+    series = series_of(describe(run))
+    draw_lines(axes, [curve_line(s.label, s, COLOURS[i]) for i, s in enumerate(series)], curve_rules(series))
     axes.set(xlabel="gradient steps", ylabel="normalised score")
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_ylim(0, None)

@@ -52,7 +52,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], str]] = {
 def train(arguments: argparse.Namespace) -> None:
     import sbac
     from sbac.making.making import make_dataset
-    from sbac.report.summary import last_evaluations
+    from sbac.results.describe import describe
+    from sbac.results.series import series_of
     from sbac.runs import metric_json
 
     out = Path(arguments.out)
@@ -94,7 +95,7 @@ def train(arguments: argparse.Namespace) -> None:
             with open(out / f"{task}.jsonl", "a") as f:
                 f.writelines(json.dumps(row) + "\n" for row in rows)
             taken = time.monotonic() - began
-            last = [np.mean(row.episodes.scores or []) for row in last_evaluations(run.evaluation_rows, "improve")]
+            last = [s.mean for s in series_of(describe(run))]
             print(
                 f"  {variant}: {len(run.policies)} policies, {taken:.0f} s, mean score {np.mean(last):.1f}", flush=True
             )

@@ -18,7 +18,7 @@ import sbac
 from sbac.report.summary import outcome
 from sbac.results.describe import describe
 from sbac.results.outcome import verdict
-from sbac.results.series import collect
+from sbac.results.series import series_of
 from sbac.results.statistics import mean_interval
 
 Controller = Callable[[np.ndarray, np.random.Generator], float]
@@ -110,7 +110,7 @@ def main() -> None:
             data, "sbac", seeds=arguments.seeds, episodes=20, out=log.with_suffix(""), resume=True, evaluate_every=5_000
         )
         print(f"{world.environment}\n{outcome(run)}\n", flush=True)
-        (series,) = collect([describe(run)])
+        (series,) = series_of(describe(run))
         assert series.clone_scores is not None and series.data_mean is not None and series.best_tenth is not None
         cells = [world.environment, f"{len(data):,}", f"{series.data_mean:.1f}", f"{series.best_tenth:.1f}"]
         cells += [interval(series.clone_scores), interval(series.scores), verdict([series]).split(": ", 1)[1]]

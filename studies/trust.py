@@ -180,8 +180,8 @@ def choice_lines(found: list[Chosen]) -> list[str]:
 def against(rows: list[dict[str, Any]], rivals: Sequence[CellRecord], developed_on: Sequence[CellRecord]) -> list[str]:
     """The chosen policies, one for each seed, against every method with one setting and with its best for each task."""
     from sbac.lab.choosing import differences
+    from sbac.lab.naming import collect
     from sbac.lab.tables import score_tables
-    from sbac.results.series import collect
     from sbac.text import within
     from sbac.trust.choosing import decide
 
@@ -273,8 +273,8 @@ def coverage_lines(found: list[Covered]) -> list[str]:
 
 def draw(chosen: list[Chosen], covered: list[Covered], path: Path) -> None:
     """Left: regret by task. Right: the calibration curve, each task's thin."""
-    from sbac.lab.tables import short_name
-    from sbac.report.drawing import COLOURS, new_figure, save_png
+    from sbac.lab.naming import short_name
+    from sbac.report.drawing import COLOURS, new_figure, png_bytes
 
     figure, (left, right) = new_figure(2, 2, 4.6, 3.4)
     tasks = sorted({entry.task for entry in chosen})
@@ -295,7 +295,7 @@ def draw(chosen: list[Chosen], covered: list[Covered], path: Path) -> None:
     right.plot(list(overall), list(overall.values()), "o-", color=COLOURS[0])
     right.set_xlabel("nominal level of the interval")
     right.set_ylabel("share of truths inside")
-    save_png(figure, path)
+    path.write_bytes(png_bytes(figure))
 
 
 def interval_score(low: float, high: float, truth: float, level: float = 0.9) -> float:

@@ -372,7 +372,7 @@ def test_a_new_method_is_one_file_and_one_line_of_the_registry(
 ) -> None:
     from sbac.lab.bench.code import code_version, sources
     from sbac.lab.bench.plan import plan
-    from sbac.lab.tables import method_order
+    from sbac.lab.naming import method_order
 
     (tmp_path / "my_bc.py").write_text(HUBER)
     monkeypatch.syspath_prepend(tmp_path)

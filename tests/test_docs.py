@@ -25,8 +25,9 @@ from sbac.algorithms.listing import options_table
 from sbac.config import fields_of
 from sbac.environments.tasks import normalised_score
 from sbac.lab.cells import CellRecord, read_cells
-from sbac.lab.tables import difference, score_tables
-from sbac.results.series import collect
+from sbac.lab.naming import collect
+from sbac.lab.tables import score_tables
+from sbac.results.outcome import difference
 from sbac.results.statistics import paired_difference
 from sbac.text import number
 

@@ -18,7 +18,7 @@ from sbac.evaluation.evaluate_run import own_environment, policy_files
 from sbac.evaluation.worker import Pool
 from sbac.lab.cells import cell_files, cell_text, read_cell
 from sbac.lab.report.page import build_page
-from sbac.report.summary import last_evaluations, render, summarise_settings
+from sbac.report.summary import outcome
 from sbac.results.describe import describe
 
 from .mutations import copied, damage
@@ -69,7 +69,7 @@ def read(folder: Path) -> None:
     assert run.config and run.metrics is not None and run.evaluations is not None and run.diverged is not None
     for file in policy_files(folder):
         own_environment(folder, sbac.Policy.load(file))
-    render(summarise_settings(last_evaluations(run.evaluation_rows)))
+    outcome(run)
     build_page([describe(run, LOG)])
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sbac.exporting import export as export
     from sbac.policy import Policy as Policy
     from sbac.ratio import visitation_ratio as visitation_ratio
+    from sbac.report.curves import plot as plot
     from sbac.runs import Run as Run
     from sbac.training.online.train import train_online as train_online
     from sbac.training.train import train as train
@@ -37,6 +38,7 @@ _HOMES = {
     "Policy": "sbac.policy",
     "visitation_ratio": "sbac.ratio",
     "train_online": "sbac.training.online.train",
+    "plot": "sbac.report.curves",
     "Run": "sbac.runs",
     "train": "sbac.training.train",
     "fqe": "sbac.trust.estimates",

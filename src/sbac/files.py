@@ -14,13 +14,15 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sbac.errors import UserError
-from sbac.records import Json
+
+if TYPE_CHECKING:
+    from sbac.records import Json
 
 Arrays = dict[str, NDArray[Any]]
 TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")
@@ -102,7 +104,7 @@ def write_json(path: Path, value: Any) -> None:
     write_atomic(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
 
 
-def finite(value: Json) -> Json:
+def finite(value: "Json") -> "Json":
     """A JSON value with null in place of every number that is not finite, which JSON cannot express."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None

@@ -1,6 +1,5 @@
 """A run's folder, read: its record, its metrics and evaluations, its policies."""
 
-import importlib
 import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -320,11 +319,6 @@ class Run:
         count = f"{len(self.policies)} of {len(about.labels)} policies"
         where = "" if self.folder is None else f", in {self.folder}"
         return f"Run({about.algorithm}, preset {about.preset}, {learned}: {count}{where})"
-
-    def plot(self, path: str | Path | None = None) -> Any:
-        """The learning curves, with the clone and the log: a picture that a notebook shows; `path` also saves it."""
-        # Drawing stands above this room: it is looked up when it is asked for.
-        return importlib.import_module("sbac.report.curves").plot(self, None if path is None else path_of("path", path))
 
     @property
     def config(self) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from sbac.environments.tasks import find_task
-from sbac.lab.cells import FORMAT, CellRecord, parse_cell
+from sbac.lab.cells import CellRecord, parse_cell
+from sbac.results.measured import FORMAT
 from sbac.text import significant
 
 STEPS = [1000, 1000]

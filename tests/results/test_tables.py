@@ -8,23 +8,17 @@ import numpy as np
 import pytest
 
 from report.synthetic import parsed, record, record_json
-from sbac.environments.tasks import TASKS, find_task
-from sbac.lab.cells import CellRecord, MeasuredRun
+from sbac.environments.tasks import find_task
+from sbac.lab.cells import CellRecord
 from sbac.lab.commands import bench_commands
+from sbac.lab.naming import collect, data_order, method_order, short_name
+from sbac.lab.paper import NOTES, TABLE_1, paper_score, what_w_changes
 from sbac.lab.report.markdown import results_markdown
 from sbac.lab.report.page import build_page
-from sbac.lab.tables import (
-    PAPER_NOTES,
-    data_order,
-    difference,
-    excludes_zero,
-    method_order,
-    paper_score,
-    score_tables,
-    short_name,
-    what_w_changes,
-)
-from sbac.results.series import BEST, ONE, collect
+from sbac.lab.representing import BEST, ONE
+from sbac.lab.tables import score_tables
+from sbac.results.measured import MeasuredRun
+from sbac.results.outcome import difference
 from sbac.text import number
 
 
@@ -315,7 +309,7 @@ def test_what_w_changes_is_paired_by_seed_at_the_same_setting() -> None:
     assert at_half is not None and at_half.value == pytest.approx(2.5, abs=1e-3)
     half = 3.182446 * np.std([1.0, 2.0, 3.0, 4.0], ddof=1) / 2.0  # t at three degrees of freedom
     assert at_half.high == pytest.approx(2.5 + half, abs=1e-3)
-    assert excludes_zero(at_half) and difference(at_half) == "+2.5 ± 2.1"
+    assert at_half.excludes_zero and difference(at_half) == "+2.5 ± 2.1"
     text, page = results_markdown([with_w, without]), build_page([with_w, without])
     assert "| hopper-medium-made | **+2.5 ± 2.1** | **+10.0 ± 0.0** |" in text
     assert "What w changes" in page and "<b>+2.5 ± 2.1</b>" in page
@@ -329,6 +323,9 @@ def test_what_w_changes_is_paired_by_seed_at_the_same_setting() -> None:
     assert "| halfcheetah-medium-made |  | " in results_markdown([with_w, without, *fewer])
     alone = [without_grid(cell) for cell in (with_w, without)]
     assert list(what_w_changes(collect(alone))["1k steps a phase"]["hopper-medium-made"]) == ["its preset"]
+    same = [replace(cell, config={**cell.config, "weighting": "none"}) for cell in (with_w, without)]
+    assert not what_w_changes(collect(same))  # a preset without w: both are the same method
+    assert "What w changes" not in results_markdown(same)
     without = with_other_seeds(without)  # nothing to pair
     assert not what_w_changes(collect([with_w, without]))
     assert "What w changes" not in build_page([with_w, without])
@@ -341,9 +338,9 @@ def test_precision_is_part_of_a_name_only_where_it_tells_two_cells_apart() -> No
         made["settings"] = {"precision": precision} if precision != "tf32" else {}
         return parsed(made)
 
-    assert [s.method for s in collect([cell("bfloat16", "1" * 12)])] == ["cql"]
+    assert [s.label for s in collect([cell("bfloat16", "1" * 12)])] == ["cql alpha=1"]
     both = [cell("bfloat16", "1" * 12), cell("tf32", "2" * 12)]
-    assert sorted(s.method for s in collect(both)) == ["cql", "cql precision=bfloat16"]
+    assert [s.label for s in collect(both)] == ["cql alpha=1 precision=bfloat16", "cql alpha=1 precision=tf32"]
     assert "| paper, bfloat16 |" in results_markdown([cell("bfloat16", "1" * 12)])
 
 
@@ -356,11 +353,11 @@ def test_different_trainings_are_never_pooled() -> None:
     assert {s.data for s in collect([first, elsewhere])} == {"log.npz in Pendulum-v1", "log.npz in Hopper-v5"}
     smaller = record("log.npz", "bc", {1.0: 10.0}, scored=False)
     smaller = replace(smaller, config={**smaller.config, "hidden": [16]})
-    assert {s.method for s in collect([first, smaller])} == {"bc hidden=[256, 256]", "bc hidden=[16]"}
+    assert {s.label for s in collect([first, smaller])} == {"bc alpha=1 hidden=[256, 256]", "bc alpha=1 hidden=[16]"}
     older = record("log.npz", "bc", {1.0: 10.0}, scored=False)
     config = {k: v for k, v in older.config.items() if k != "hidden"}  # an option that came later
     older = replace(older, config=config)
-    assert [s.method for s in collect([first, older])] == ["bc"]
+    assert [s.label for s in collect([first, older])] == ["bc alpha=1"]
 
 
 def test_a_setting_that_diverged_is_not_chosen() -> None:
@@ -419,9 +416,9 @@ def test_the_notes_on_the_paper_are_true() -> None:
     }
     wrong, short = {}, set()
     for suite, means in printed.items():
-        tasks = [t for t in TASKS.values() if t.name.endswith("-human-v1") == (suite == "adroit")]
+        tasks = [scores for task, scores in TABLE_1.items() if task.endswith("-human") == (suite == "adroit")]
         for method, mean in means.items():
-            rows = [t.paper_scores[method][0] for t in tasks if method in t.paper_scores]
+            rows = [scores[method][0] for scores in tasks if method in scores]
             if abs(np.mean(rows) - mean) > 0.0501:
                 wrong[suite, method] = float(np.mean(rows))
             if suite == "mujoco" and len(rows) == 12:
@@ -433,7 +430,7 @@ def test_the_notes_on_the_paper_are_true() -> None:
     }
     assert short == {"bcq", "brac-plus", "algae-dice"}
     for printed in ("76.5 (printed 76.4)", "68.1 (printed 68.0)", "2.0 (printed 1.0)", "v0"):
-        assert printed in PAPER_NOTES
+        assert printed in NOTES
 
 
 def test_online_methods_stand_beside_for_stability_only() -> None:

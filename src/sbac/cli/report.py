@@ -38,9 +38,11 @@ def _report(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sbac.files import write_atomic
+    from sbac.lab.cells import CellRecord
     from sbac.lab.report.inputs import read_inputs, render_strips
     from sbac.lab.report.markdown import write_tables
     from sbac.lab.report.page import build_page
+    from sbac.report.page import run_page
     from sbac.text import counted
 
     if args.card:
@@ -58,7 +60,11 @@ def _report(args: argparse.Namespace) -> int:
     if args.out or not args.markdown:
         out = Path(args.out or "report.html")
         strips = render_strips(inputs) if args.render else []
-        write_atomic(out, build_page(records, args.title, strips, developed_on).encode())
+        if len(records) == 1 and not isinstance(records[0], CellRecord):
+            page = run_page(records[0], args.title, strips)
+        else:
+            page = build_page(records, args.title, strips, developed_on)
+        write_atomic(out, page.encode())
         print(f"page in {out}")
     return 0
 

@@ -6,110 +6,18 @@ folders together. Returns are kept raw, episode by episode; scores are computed 
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from sbac import files
 from sbac.errors import UserError
 from sbac.lab.protocol import Protocol
-from sbac.records import Json, Settings, as_json, is_object, parse, rest
-from sbac.runs import DataRecord, LogReturns
+from sbac.records import Json, Settings, as_json, is_object, parse
+from sbac.results.measured import FORMAT, Curve, FinalRow, MeasuredRun, MetricTable, SharedFields
 
-FORMAT = 1
-ONLINE = "online"
-"""The kind of data of a method that learns in an environment."""
 LINE_BY_LINE = ("runs", "curves", "metrics", "final")
 """Lists that a file holds with one line for each entry, so that versions of it can be compared."""
-Returns = list[float | None]
-"""Of episodes; None where a policy that diverged has none."""
-
-
-@dataclass(frozen=True)
-class Histogram:
-    """How the returns of a dataset's episodes are spread."""
-
-    mean: float
-    edges: list[float]
-    counts: list[int]
-
-
-@dataclass(frozen=True)
-class CellData(DataRecord):
-    """The data behind a cell. `identity`: what tells the data from other data of the same name."""
-
-    returns: Histogram | None = None
-    identity: str | None = None
-
-
-@dataclass(frozen=True)
-class RunPoint:
-    """One run: its seed, and its values of the grid's fields."""
-
-    seed: int
-    setting: Settings = rest()
-
-
-@dataclass(frozen=True)
-class Watched:
-    """How policies were evaluated during training: episodes, and the seed of the first one."""
-
-    episodes: int
-    seed: int
-
-
-@dataclass(frozen=True)
-class Curve:
-    """The evaluations of one run in one phase: its steps, and the returns of the episodes at each of them."""
-
-    phase: str
-    seed: int
-    setting: Settings
-    steps: list[int]
-    returns: list[Returns]
-
-
-@dataclass(frozen=True)
-class MetricTable:
-    """What one setting logged in one phase, as means over its seeds: its steps, and a column for each name."""
-
-    phase: str
-    setting: Settings
-    steps: list[int]
-    values: Mapping[str, list[float | None]]
-
-
-@dataclass(frozen=True)
-class ActionCounts:
-    """How often the policies of one setting take each action: for each dimension the counts of a histogram."""
-
-    setting: Settings
-    counts: list[list[int]]
-    distance: float | None = None
-    """Between these actions and the logged ones, in states of the data: the mean, as a share of an action's range."""
-
-
-@dataclass(frozen=True)
-class Actions:
-    """How often each action occurs between `low` and `high`, by dimension: in the data, and by policies there."""
-
-    low: list[float]
-    high: list[float]
-    data: list[list[int]]
-    policies: list[ActionCounts]
-
-
-@dataclass(frozen=True)
-class FinalRow:
-    """The final episodes of one run's last policy."""
-
-    seed: int
-    setting: Settings
-    returns: Returns
-    lengths: list[int]
-    discounted_returns: Returns | None = None
-    """With the run's own discount; cells of earlier versions lack them."""
 
 
 @dataclass(frozen=True)
@@ -118,61 +26,6 @@ class CodeVersion:
 
     version: str
     hash: str
-
-
-@dataclass(frozen=True)
-class SharedFields:
-    """The fields of a config that are read whatever the method is."""
-
-    steps: list[int]
-    precision: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeasuredRun:
-    """What a run measured. `grid` names the fields that its runs differ in, `config` has all the others."""
-
-    format: int = FORMAT
-    algorithm: str
-    preset: str
-    data: CellData
-    environment: str | None
-    grid: list[str]
-    runs: list[RunPoint]
-    config: Settings
-    watched: Watched
-    versions: Mapping[str, str]
-    curves: list[Curve]
-    metrics: list[MetricTable]
-    actions: Actions | None = None
-    log: LogReturns | None = None
-
-    @cached_property
-    def _shared(self) -> SharedFields:
-        return parse(SharedFields, self.config, "config")
-
-    @property
-    def steps(self) -> list[int]:
-        """Gradient steps of every phase."""
-        return self._shared.steps
-
-    @property
-    def precision(self) -> str | None:
-        return self._shared.precision
-
-    @property
-    def is_online(self) -> bool:
-        """Whether it learned in an environment."""
-        return self.data.kind == ONLINE
-
-    @property
-    def seeds(self) -> list[int]:
-        return list(dict.fromkeys(run.seed for run in self.runs))
-
-    @property
-    def code_version(self) -> str | None:
-        """The package's version."""
-        return self.versions.get("sbac")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -303,9 +156,14 @@ def _problems(cell: CellRecord) -> Iterable[str]:
     for i, row in enumerate(cell.final):
         if not row.returns:
             yield f"final[{i}].returns is empty; expected at least one episode"
-    known = cell.data.returns
-    if known is not None and len(known.edges) != len(known.counts) + 1:
-        yield f"data.returns.edges: {len(known.edges)} numbers; expected {len(known.counts) + 1}"
+    spread = cell.data.returns
+    if spread is not None and len(spread.edges) != len(spread.counts) + 1:
+        yield f"data.returns.edges: {len(spread.edges)} numbers; expected {len(spread.counts) + 1}"
+    if cell.actions is not None:
+        counted = [cell.actions.data, *(policy.counts for policy in cell.actions.policies)]
+        sizes = {len(cell.actions.low), len(cell.actions.high), *map(len, counted)}
+        if len(sizes) > 1 or len({len(bins) for counts in counted for bins in counts}) > 1:
+            yield "actions: expected as many dimensions and bins for the data as for every policy"
 
 
 def read_cells(results: Path) -> list[CellRecord]:

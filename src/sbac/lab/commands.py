@@ -4,7 +4,8 @@ import shlex
 from collections.abc import Iterable
 
 from sbac.algorithms import REGISTRY, find
-from sbac.lab.cells import CellRecord, MeasuredRun
+from sbac.lab.cells import CellRecord
+from sbac.results.measured import MeasuredRun
 
 
 def bench_commands(records: Iterable[MeasuredRun]) -> list[str]:

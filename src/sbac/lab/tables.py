@@ -1,6 +1,5 @@
 """What the tables and the page show of some series: scores by task and method, and what follows from them."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,63 +8,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sbac.algorithms import REGISTRY
 from sbac.environments.opening import environment_of
-from sbac.environments.tasks import EMBEDDED, TASKS, Score, find_task
+from sbac.environments.tasks import find_task
 from sbac.lab.choosing import Difference, differences, mean_tries, tries_of, without_worst
-from sbac.results.series import BEST, ONE, PRESET, WAYS, Series, represent
+from sbac.lab.naming import data_order, method_order
+from sbac.lab.paper import paper_score
+from sbac.lab.representing import BEST, ONE, PRESET, WAYS, represent
+from sbac.results.series import Series
 from sbac.results.statistics import (
     Floats,
     Interval,
     interval,
     mean_of_tasks,
-    paired_difference,
     performance_profile,
     probability_of_improvement,
 )
-from sbac.text import counted, signed
-
-PAPER_NOTES = (
-    "The paper's numbers for other methods were published for the v0 datasets of D4RL; which version SBAC itself was "
-    "trained on, it does not say. Three of its printed means do not follow from its rows: SBAC's over the MuJoCo tasks "
-    "is 76.5 (printed 76.4), F-BRC's 68.1 (printed 68.0), and BRAC-p's over the Adroit tasks 2.0 (printed 1.0). Its "
-    "MuJoCo means of BCQ, BRAC+ and AlgaeDICE are over 12 tasks, the others over 15."
-)
-
-W_NOTE = (
-    "Score of sbac less that of sbac-no-w at the same setting, paired by seed, with 95 % intervals (Student's t); bold "
-    "where the interval excludes zero, as one in twenty would by chance."
-)
-
-
-def method_order(method: str) -> tuple[int, bool, str]:
-    """The order of columns: that of the registry, `tuned` before other presets; other methods follow by name.
-
-    The first column is the one that the others are compared with.
-    """
-    name, methods = method.split("@")[0].split(" ")[0], list(REGISTRY)
-    other = "@" in method and "@tuned" not in method
-    return (methods.index(name) if name in methods else len(methods), other, method)
-
-
-def data_order(data: str) -> tuple[int, str]:
-    """The order of the paper's Table 1; other datasets follow by name."""
-    bases = [name.rsplit("-", 1)[0] for name in TASKS]
-    base = data.rsplit("-", 1)[0]
-    return (bases.index(base) if base in bases else len(bases), data)
-
-
-SHORT = {
-    **{"halfcheetah": "HC", "hopper": "Hop", "walker2d": "W"},
-    **{"random": "r", "medium": "m", "medium-replay": "mr", "medium-expert": "me", "expert": "e"},
-}
-
-
-def short_name(data: str) -> str:
-    """As the paper labels its bars: HC-mr for halfcheetah-medium-replay-v2; Minari's names without their first part."""
-    name = re.sub(r"^[^/]+/([^/]+)/([^/]+-v\d+)$", r"\1-\2", data)
-    match = re.fullmatch(r"(halfcheetah|hopper|walker2d)-(.+)-(v\d|made)", name)
-    return name if match is None else "-".join(SHORT.get(part, part) for part in match.groups()[:2])
+from sbac.text import counted
 
 
 class Block(NamedTuple):
@@ -279,35 +237,6 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(known)) if known and len(known) == len(values) else None
 
 
-def what_w_changes(series: Sequence[Series]) -> dict[str, dict[str, dict[str, Interval | None]]]:
-    """Scores of `sbac` less those of `sbac-no-w`, paired by seed: by length of training, dataset and setting.
-
-    The datasets of a length have the same settings, in order; None where one was not tried.
-    """
-
-    def place(s: Series) -> tuple[str, ...]:
-        return s.data, s.length, s.method.removeprefix(s.record.algorithm), s.setting_name
-
-    final = [s for s in series if s.is_final]
-    without = {place(s): s for s in final if s.record.algorithm == "sbac-no-w"}
-    found: dict[str, dict[str, dict[str, Interval]]] = {}
-    settings: dict[str, list[str]] = {}
-    for s in sorted(final, key=lambda s: s.setting_order):
-        other = without.get(place(s)) if s.record.algorithm == "sbac" else None
-        if other is None or [t.seed for t in s.trials] != [t.seed for t in other.trials]:
-            continue
-        length, setting = ", ".join(filter(None, [s.length, s.method.removeprefix("sbac")])), s.setting_name or PRESET
-        settings.setdefault(length, []).append(setting)
-        found.setdefault(length, {}).setdefault(s.data, {})[setting] = paired_difference(s.scores, other.scores)
-    return {
-        length: {
-            data: {setting: by_data[data].get(setting) for setting in dict.fromkeys(settings[length])}
-            for data in sorted(by_data, key=data_order)
-        }
-        for length, by_data in found.items()
-    }
-
-
 def expected_scores(series: Sequence[Series], table: ScoreTable, block: Block) -> dict[str, Floats]:
     """For each method of a block the score that is to be expected of 1, 2, ... policies tried in the environment."""
     found: dict[str, Floats] = {}
@@ -337,20 +266,3 @@ def _has_choice(series: Sequence[Series]) -> bool:
     """Whether settings can be chosen: a method has several on a dataset, or none that all of its datasets have."""
     places = {(s.data, s.method) for s in series}
     return len(places) < len(series) or len(represent(series, ONE)) < len(represent(series, BEST))
-
-
-def paper_score(series: Series) -> Score | None:
-    """What the paper printed for the method on the task, if anything."""
-    task = series.record.data.task
-    if task is None or task != series.task or task in EMBEDDED:
-        return None
-    return find_task(task).paper_scores.get(series.record.algorithm)
-
-
-def difference(found: Interval) -> str:
-    """With its sign, and half the width of its interval."""
-    return signed(found.value, None if found.high is None else found.high - found.value)
-
-
-def excludes_zero(found: Interval) -> bool:
-    return found.low is not None and found.high is not None and (found.low > 0.0 or found.high < 0.0)

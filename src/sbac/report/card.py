@@ -7,14 +7,15 @@ and what speaks against it.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
-from importlib.resources import files as resources
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from sbac.nn import GaussianPolicy
-from sbac.report.card_picture import returns_picture
+from sbac.report.charts import Chart
+from sbac.report.drawing import COLOURS, GREY, new_figure, svg_element, svg_text
+from sbac.report.page import Head, PageCell, PagePart, PageTable, Row, Section, render, text_rows
 from sbac.runs import Run, offered, policy_record
 from sbac.text import setting_text
 from sbac.trust.behaviour import behaviour_at, clone, compared_rows, departures
@@ -49,52 +50,18 @@ def build_card(run: Run, log: Log, choice: ChoiceRecord, label: str | None = Non
     model = clone(log, (64, 64), 0)
     rows = compared_rows(log)
     distances = departures(log, model, policy, rows)
+    states = largest(log, model, policy, rows, distances)
     truth = true_returns(run, about)
     sections = [
-        _section("In short", _verdict(about, choice)),
-        _section("Expected improvement", _improvement(log, about, choice, truth)),
-        _section("What the policy would change", _changes(distances, largest(log, model, policy, rows, distances))),
-        _section("What the log does", _log_text(log)),
-        _section("What the estimate rests on", _basis(about, choice)),
-        _section("The policies that were compared", _table(choice)),
+        Section("short", "In short", [_verdict(about, choice)]),
+        Section("improvement", "Expected improvement", [_improvement(log, about, truth)]),
+        Section("changes", "What the policy would change", [_changes(distances, states)]),
+        Section("log", "What the log does", [_log_part(log)]),
+        Section("basis", "What the estimate rests on", [_basis(about, choice)]),
+        Section("policies", "The policies that were compared", [_compared(choice)]),
     ]
     title = f"Policy card: {run.record.algorithm}, {chosen}"
-    style = (resources("sbac.report") / "page.css").read_text() + STYLE
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{escape(title)}</title>
-<style>{style}</style>
-</head>
-<body class="policy-card">
-<header>
-<h1>{escape(title)}</h1>
-<p>learned from {escape(log.data.name)}; judged from the log, without a simulator</p>
-</header>
-<main>
-{"".join(sections)}
-</main>
-</body>
-</html>
-"""
-
-
-STYLE = """
-.policy-card header, .policy-card main { max-width: 860px; }
-.policy-card .warning { border-left: 4px solid var(--c1); padding: 4px 12px; margin: 8px 0; background: var(--soft); }
-.policy-card .answer { font-size: 18px; margin: 4px 0 10px; }
-.policy-card td, .policy-card th { white-space: normal; }
-.policy-card svg { width: 100%; height: auto; }
-.policy-card section { margin: 26px 0; }
-"""
-
-
-def _section(title: str, body: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>{body}</section>\n"
+    return render(title, f"learned from {log.data.name}; judged from the log, without a simulator", sections, card=True)
 
 
 # --- What is found ----------------------------------------------------------------------------------------------------
@@ -144,7 +111,7 @@ def largest(
 # --- Text -------------------------------------------------------------------------------------------------------------
 
 
-def _verdict(about: CandidateRecord, choice: ChoiceRecord) -> str:
+def _verdict(about: CandidateRecord, choice: ChoiceRecord) -> PagePart:
     digits = decimals(choice.log)
     low, high, gain = about.gain_low, about.gain_high, about.gain
     if gain is None:
@@ -159,44 +126,73 @@ def _verdict(about: CandidateRecord, choice: ChoiceRecord) -> str:
     else:
         answer = f"It may be better or worse than the log: between {low:.{digits}f} and {high:.{digits}f}, at 90 %."
     units = f"In discounted returns (discount {choice.discount:g}), of which the log's mean is {choice.log:.{digits}f}."
-    taken = f"<p class=note>{units}</p><p>{escape(choice.label)} was taken: {escape(choice.reason)}.</p>"
-    other = "" if about.label == choice.label else f"<p>This card is about {escape(about.label)}.</p>"
-    warnings = "".join(f'<p class="warning">{escape(text)}</p>' for text in about.warnings)
-    return f'<p class="answer"><strong>{escape(answer)}</strong></p>{taken}{other}{warnings}'
+    texts = [f"{choice.label} was taken: {choice.reason}."]
+    if about.label != choice.label:
+        texts.append(f"This card is about {about.label}.")
+    return PagePart(lines=[answer], texts=texts, warnings=about.warnings, notes=[units])
 
 
-def _improvement(log: Log, about: CandidateRecord, choice: ChoiceRecord, truth: list[float] | None) -> str:
-    words = (
-        "<p class=note>Grey: the discounted returns of the log's episodes. Blue: the estimate for the policy, with its "
-        "90 % interval where there is one."
-        + (" Green: returns of the policy in the environment." if truth else "")
-        + "</p>"
-    )
+def _improvement(log: Log, about: CandidateRecord, truth: list[float] | None) -> PagePart:
     if about.value is None:
-        return "<p>There is no estimate.</p>"
+        return PagePart(texts=["There is no estimate."])
+    words = (
+        "Grey: the discounted returns of the log's episodes. Blue: the estimate for the policy, with its 90 % interval "
+        "where there is one." + (" Green: returns of the policy in the environment." if truth else "")
+    )
     interval = None if about.low is None or about.high is None else (about.low, about.high)
-    return words + returns_picture(log.returns, about.value, interval, truth)
+    picture = returns_picture(log.returns, about.value, interval, truth)
+    return PagePart(charts=[Chart("Discounted returns", "", picture, wide=True)], notes=[words])
 
 
-def _changes(distances: NDArray[np.float64], states: Sequence[Departure]) -> str:
+def returns_picture(
+    logged: NDArray[np.float64], value: float, interval: tuple[float, float] | None, truth: Sequence[float] | None
+) -> Markup:
+    """A histogram of the log's returns with the estimate above it and, where it is known, the truth."""
+    figure, (ax,) = new_figure(1, 1, 8.0, 2.6)
+    ax.hist(logged, 40, color="0.8")
+    ax.yaxis.set_visible(False)
+    marks = [("the log's mean", float(np.mean(logged)), GREY, 0.8), ("estimate", value, COLOURS[0], 0.98)]
+    if truth:
+        marks.append(("in the environment", float(np.mean(truth)), COLOURS[2], 0.89))
+        ax.plot(truth, np.zeros(len(truth)), "o", color=COLOURS[2], alpha=0.7, clip_on=False)
+    for name, place, colour, height in marks:
+        ax.axvline(place, ymax=height, color=colour)
+        spot = {"xycoords": ("data", "axes fraction"), "xytext": (4, -8), "textcoords": "offset points"}
+        ax.annotate(name, (place, height), color=colour, fontsize="small", **spot)
+    if interval is not None:
+        ax.plot(
+            interval,
+            [1, 1],
+            color=COLOURS[0],
+            linewidth=5,
+            alpha=0.45,
+            transform=ax.get_xaxis_transform(),
+            clip_on=False,
+        )
+    return svg_element(svg_text(figure))
+
+
+def _changes(distances: NDArray[np.float64], states: Sequence[Departure]) -> PagePart:
     shares = [100 * float((distances > limit).mean()) for limit in (1, 2, 3)]
     text = (
-        f"<p>Over the log's states the policy's action lies {distances.mean():.1f} of the log's own deviations away "
+        f"Over the log's states the policy's action lies {distances.mean():.1f} of the log's own deviations away "
         f"from what the log does on average: more than 1 in {shares[0]:.0f} % of the states, more than 2 in "
-        f"{shares[1]:.0f} %, more than 3, where there is hardly any data, in {shares[2]:.0f} %.</p>"
+        f"{shares[1]:.0f} %, more than 3, where there is hardly any data, in {shares[2]:.0f} %."
     )
     if not states:
-        return f"{text}<p>In no state does its action differ from that by more than {VISIBLE:.0%} of the range.</p>"
-    rows = "".join(
-        f"<tr><th>row {state.row}</th><td>{state.distance:.1f}</td><td>{_numbers(state.log_action)}</td>"
-        f"<td>{_numbers(state.policy_action)}</td><td>{_features(state)}</td></tr>"
-        for state in states
+        return PagePart(
+            texts=[text, f"In no state does its action differ from that by more than {VISIBLE:.0%} of the range."]
+        )
+    heads = ("state", "deviations", "the log on average", "the policy's", "features")
+    rows = [
+        (f"row {s.row}", f"{s.distance:.1f}", _numbers(s.log_action), _numbers(s.policy_action), _features(s))
+        for s in states
+    ]
+    note = (
+        "The states where it departs most, one of each episode, with the features that set them apart: "
+        "number = value (deviations from the log's mean)."
     )
-    head = "<tr><th>state</th><th>deviations</th><th>the log on average</th><th>the policy's</th><th>features</th></tr>"
-    return f"{text}<div class=scroll><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>" + (
-        '<p class="note">The states where it departs most, one of each episode, with the features that set them apart: '
-        "number = value (deviations from the log's mean).</p>"
-    )
+    return PagePart(texts=[text], table=text_rows(heads, rows), notes=[note])
 
 
 def _numbers(values: NDArray[np.float64]) -> str:
@@ -207,22 +203,23 @@ def _features(state: Departure) -> str:
     return ", ".join(f"{number} = {value:.3g} ({z:+.1f})" for number, value, z in state.features)
 
 
-def _log_text(log: Log) -> str:
+def _log_part(log: Log) -> PagePart:
     data, lengths = log.data, np.diff(log.data.episodes, axis=1)[:, 0]
     ended = int(data.terminals.sum())
     digits = decimals(float(log.returns.mean()))
-    return (
-        f"<p>{len(data):,} decisions in {log.episodes:,} episodes of {lengths.mean():.0f} steps on average; {ended:,} "
+    text = (
+        f"{len(data):,} decisions in {log.episodes:,} episodes of {lengths.mean():.0f} steps on average; {ended:,} "
         f"of them ended by themselves, {log.episodes - ended:,} by a time limit. Their mean discounted return is "
         f"{log.returns.mean():.{digits}f} (discount {log.discount:g}, standard deviation "
-        f"{log.returns.std():.{digits}f}), their mean return {data.returns.mean():.{digits}f}.</p>"
+        f"{log.returns.std():.{digits}f}), their mean return {data.returns.mean():.{digits}f}."
     )
+    return PagePart(texts=[text])
 
 
-def _basis(about: CandidateRecord, choice: ChoiceRecord) -> str:
+def _basis(about: CandidateRecord, choice: ChoiceRecord) -> PagePart:
     found = about.diagnostics
     if found is None:
-        return "<p>Nothing could be estimated.</p>"
+        return PagePart(texts=["Nothing could be estimated."])
     digits = decimals(choice.log)
     rows = [
         ("episodes that were resampled", f"{found.episodes:,}"),
@@ -250,11 +247,10 @@ def _basis(about: CandidateRecord, choice: ChoiceRecord) -> str:
         )
     if found.effective_share is not None:
         rows.append(("share of the log that carries the weights of p.sample", f"{100 * found.effective_share:.1f} %"))
-    body = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows)
-    return f"<div class=scroll><table><tbody>{body}</tbody></table></div>"
+    return PagePart(facts=dict(rows))
 
 
-def _table(choice: ChoiceRecord) -> str:
+def _compared(choice: ChoiceRecord) -> PagePart:
     digits = decimals(choice.log)
 
     def shown(value: float | None) -> str:
@@ -266,12 +262,21 @@ def _table(choice: ChoiceRecord) -> str:
     def episode(row: CandidateRecord) -> str:
         return "" if row.diagnostics is None else shown(row.diagnostics.episode)
 
-    rows = "".join(
-        f"<tr><th>{escape(row.label)}</th><td>{escape(setting_text(row.setting.get('alpha', '')))}</td>"
-        f"<td>{episode(row)}</td><td>{shown(row.gain)}</td><td>{interval(row)}</td>"
-        f"<td>{'taken' if row.label == choice.label else 'set aside' if row.set_aside else ''}"
-        f"<small>{escape('; '.join(row.warnings))}</small></td></tr>"
+    def fate(row: CandidateRecord) -> str:
+        return "taken" if row.label == choice.label else "set aside" if row.set_aside else ""
+
+    rows = [
+        Row(
+            row.label,
+            [
+                PageCell(setting_text(row.setting.get("alpha", ""))),
+                PageCell(episode(row)),
+                PageCell(shown(row.gain)),
+                PageCell(interval(row)),
+                PageCell(fate(row), below="; ".join(row.warnings)),
+            ],
+        )
         for row in choice.candidates
-    )
-    head = "<tr><th>policy</th><th>alpha</th><th>whole episode</th><th>gain</th><th>90 % interval</th><th></th></tr>"
-    return f"<div class=scroll><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>"
+    ]
+    heads = ("policy", "alpha", "whole episode", "gain", "90 % interval", "")
+    return PagePart(table=PageTable([Head(name) for name in heads], rows))

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 
-from sbac.config import RETIRED
 from sbac.records import as_json, is_list, is_object
 from sbac.results.describe import describe
-from sbac.results.series import Series, collect
+from sbac.results.series import Series, series_of
 from sbac.results.statistics import probability_of_improvement
 from sbac.runs import Run
 from sbac.text import counted, number, setting_text, text_table, within
@@ -49,7 +48,7 @@ def _fields(run: Run) -> dict[str, str]:
             fields[prefix] = _text(value)
 
     flatten("", {name: value for name, value in as_json(run.record).items() if name not in IGNORED})
-    for name in dict.fromkeys(name for config in run.record.runs for name in config if name not in RETIRED):
+    for name in dict.fromkeys(name for config in run.record.runs for name in config):
         fields[name] = " ".join(dict.fromkeys(_text(config[name]) for config in run.record.runs))
     return fields
 
@@ -61,7 +60,7 @@ def _text(value: object) -> str:
 def _scores(first: Run, second: Run) -> list[list[str]]:
     """The log, the clones, and a row for each setting; where both runs have it, how likely a seed of the first beats
     one of the second. Where each run has one setting, they stand in one row."""
-    left, right = ({_setting(s): s for s in collect([describe(run)]) if s.evaluated} for run in (first, second))
+    left, right = ({_setting(s): s for s in series_of(describe(run)) if s.evaluated} for run in (first, second))
     if len(left) == len(right) == 1:
         a, b = next(iter(left.values())), next(iter(right.values()))
         name = _setting(a) if a.label == b.label else f"{a.label} / {b.label}"

@@ -1,18 +1,17 @@
 """A run in a few lines of text: the last evaluation of every setting, over its seeds."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from sbac.evaluation.evaluate_run import PolicyEpisodes
-from sbac.records import Setting, Settings
+from sbac.records import Settings
 from sbac.results.describe import describe
 from sbac.results.outcome import verdict
-from sbac.results.series import Series, collect
+from sbac.results.series import Series, series_of
 from sbac.results.statistics import Floats, mean_interval
-from sbac.runs import Episodes, EvaluationRow, Run, RunRecord, best_tenth
+from sbac.runs import Episodes, Run, RunRecord, best_tenth
 from sbac.text import number, number_or_blank, setting_text, text_table
 
 
@@ -44,13 +43,11 @@ def outcome(run: Run) -> str:
     """What came of a run: its policies beside the clone and the log, and a verdict in a sentence."""
     log = run.record.log
     if run.record.evaluation.environment is None:
-        known = (
-            ""
-            if log is None
-            else f"\nthe log's episodes: mean return {number(log.mean)}, best tenth {number(log.best_tenth)}"
-        )
-        return f"not evaluated (--env names an environment to do it in){known}"
-    series = [s for s in collect([describe(run)]) if s.evaluated]
+        text = "not evaluated (--env names an environment to do it in)"
+        if log is None:
+            return text
+        return f"{text}\nthe log's episodes: mean return {number(log.mean)}, best tenth {number(log.best_tenth)}"
+    series = [s for s in series_of(describe(run)) if s.evaluated]
     lines = [*_log_lines(series), *_clone_lines(series), *(over_seeds(s.label, s.episodes, s.unit) for s in series)]
     return "\n".join(filter(None, [render(lines), verdict(series)]))
 
@@ -69,29 +66,8 @@ def _log_lines(series: Sequence[Series]) -> list[SettingSummary]:
 
 def _clone_lines(series: Sequence[Series]) -> list[SettingSummary]:
     """A line for each clone: settings that the first phase does not depend on share one."""
-    found: dict[str, SettingSummary] = {}
-    for s in series:
-        if s.clone_episodes is not None:
-            line = over_seeds("the clone", s.clone_episodes, s.unit)
-            found.setdefault(repr(line), line)
-    return list(found.values())
-
-
-def last_evaluations(rows: Sequence[EvaluationRow], phase: str | None = None) -> list[PolicyEpisodes]:
-    """The last evaluation of a phase (the run's last one if None), policy by policy."""
-    wanted = phase if phase is not None or not rows else rows[-1].place.phase
-    last: dict[tuple[int, str], PolicyEpisodes] = {}
-    for row in rows:
-        if row.place.phase == wanted:
-            setting = known_setting(row.place.setting)
-            found = PolicyEpisodes(row.place.algorithm, row.place.seed, setting, row.episodes)
-            last[row.place.seed, json.dumps(setting)] = found
-    return list(last.values())
-
-
-def known_setting(setting: Settings) -> dict[str, Setting]:
-    """The fields of the grid that a phase depends on."""
-    return {name: value for name, value in setting.items() if value is not None}
+    lines = [over_seeds("the clone", s.clone_episodes, s.unit) for s in series if s.clone_episodes is not None]
+    return list(dict.fromkeys(lines))
 
 
 def run_name(algorithm: str, setting: Settings) -> str:

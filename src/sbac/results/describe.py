@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sbac.lab.cells import (
+from sbac.environments.opening import environment_of
+from sbac.records import Setting
+from sbac.results.measured import (
     ONLINE,
     ActionCounts,
     Actions,
-    CellData,
     Curve,
     Histogram,
+    MeasuredData,
     MeasuredRun,
     MetricTable,
     RunPoint,
     Watched,
 )
-from sbac.records import Setting
 from sbac.runs import DataRecord, EvaluationRow, LogReturns, MetricRow, Place, Run, RunRecord, policy_setting
 from sbac.text import significant
 
@@ -46,7 +47,7 @@ def describe(run: Run, data: "Dataset | None" = None) -> MeasuredRun:
     return MeasuredRun(
         algorithm=record.algorithm,
         preset=record.preset,
-        data=CellData(**vars(about), returns=returns),
+        data=MeasuredData(**vars(about), returns=returns),
         environment=record.evaluation.environment,
         grid=grid,
         runs=[
@@ -65,8 +66,6 @@ def describe(run: Run, data: "Dataset | None" = None) -> MeasuredRun:
 
 def _online_data(record: RunRecord) -> DataRecord:
     """In place of data, for a run that learned in an environment."""
-    from sbac.environments.opening import environment_of
-
     name, _ = environment_of(record.environment or "")
     return DataRecord(name, ONLINE, None, 0, 0, "")
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from sbac.lab.tables import difference
 from sbac.results.series import Series
-from sbac.results.statistics import Floats, paired_difference
+from sbac.results.statistics import Floats, Interval, paired_difference
+from sbac.text import signed
 
 
 def verdict(series: Sequence[Series]) -> str:
@@ -41,3 +41,8 @@ def _count(scores: Floats, reference: Floats | float) -> str:
     if seeds == 1:
         return "above" if above else "not above"
     return f"{above} of {seeds} seeds above" if above else "no seed above"
+
+
+def difference(between: Interval) -> str:
+    """A difference with its sign, and half the width of its interval."""
+    return signed(between.value, None if between.high is None else between.high - between.value)

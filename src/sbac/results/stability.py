@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sbac.environments.tasks import find_task
+
 LAST_EVALUATIONS = 10
 SMALLEST_SHARE = 0.05
 """A mean return closer to zero than this share of the task's reference range is too small to divide by."""
@@ -52,12 +54,10 @@ def worst_evaluation(means: Sequence[ArrayLike], smallest: float = 0.0) -> Stabi
 
 def smallest_mean(task: str | None) -> float:
     """The least |mean return| that a percentage is taken of: known where the task has reference returns."""
-    from sbac.environments.tasks import find_task
-
     if task is None:
         return 0.0
-    known = find_task(task)
-    return SMALLEST_SHARE * (known.reference_max - known.reference_min)
+    references = find_task(task)
+    return SMALLEST_SHARE * (references.reference_max - references.reference_min)
 
 
 def _over_seeds(values: Sequence[float | None]) -> Stability:

@@ -22,8 +22,9 @@ from sbac.lab.bench.final import evaluate_trained
 from sbac.lab.bench.plan import Cell, parse_grids, plan
 from sbac.lab.bench.runner import Bench
 from sbac.lab.cells import CellRecord, merge, path_of, read_cell, read_cells, slug, write_cell
+from sbac.lab.naming import collect
 from sbac.lab.protocol import Protocol
-from sbac.results.series import BEST, ONE, collect, represent
+from sbac.lab.representing import BEST, ONE, chosen_by, represent
 from sbac.text import steps_text
 from sbac.training.folder import OpenFolder
 
@@ -405,7 +406,7 @@ def test_settings_are_chosen_on_other_episodes_than_those_reported() -> None:
     for way in (ONE, BEST):
         (chosen,) = represent(series, way).values()
         assert chosen.setting == {"alpha": 2.0}  # best on the last evaluation, though not on the final episodes
-        assert chosen.mean == pytest.approx(40.0, abs=0.5) and chosen.chosen_by == pytest.approx(60.0, abs=0.5)
+        assert chosen.mean == pytest.approx(40.0, abs=0.5) and chosen_by(chosen) == pytest.approx(60.0, abs=0.5)
 
 
 def test_one_setting_for_all_tasks_and_the_best_for_each() -> None:

@@ -1,17 +1,21 @@
 """What a run says at its end and on its page: the log, the clone, the policies, and a verdict."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import sbac
 from sbac.errors import UserError
 from sbac.files import write_json
 from sbac.lab.report.page import build_page
 from sbac.records import as_json
 from sbac.report.compare import compare
+from sbac.report.page import run_page
 from sbac.report.summary import outcome
 from sbac.results.describe import describe
+from sbac.results.measured import MeasuredRun
 from sbac.runs import DataRecord, Episodes, EvaluationRow, LogReturns, MetricRow, Place, Run, RunRecord, Watch
 from sbac.trust.choosing import CandidateRecord, ChoiceRecord
 
@@ -74,14 +78,16 @@ def test_without_an_environment_the_log_is_said() -> None:
     assert "not evaluated" in text and "mean return 9.0, best tenth 21.0" in text
 
 
-def test_the_page_of_a_run_says_what_came_out() -> None:
-    page = build_page([describe(made_run())])
+@pytest.mark.parametrize("page_of", [run_page, lambda record: build_page([record])])
+def test_the_page_of_a_run_says_what_came_out(page_of: Callable[[MeasuredRun], str]) -> None:
+    page = page_of(describe(made_run()))
     assert "2 of 3 seeds above the clone" in page and "18.0 [2.5, 33.5]" in page and "11.0 [8.5, 13.5]" in page
-    assert '"clone":11.0' in page and '"mean":9.0' in page  # the learning curve's dashed lines
+    assert ">the clone</text>" in page and ">the log</text>" in page  # the learning curve's dashed lines
 
 
-def test_the_page_of_a_run_without_an_environment_has_losses() -> None:
-    page = build_page([describe(made_run(environment=None))])
+@pytest.mark.parametrize("page_of", [run_page, lambda record: build_page([record])])
+def test_the_page_of_a_run_without_an_environment_has_losses(page_of: Callable[[MeasuredRun], str]) -> None:
+    page = page_of(describe(made_run(environment=None)))
     assert "policy_loss 0.25" in page and "the log is not here" in page and "entropy 1" not in page
 
 
@@ -133,10 +139,10 @@ def test_a_choice_of_a_policy_that_it_does_not_list(tmp_path: Path) -> None:
 def test_a_run_shows_itself(tmp_path: Path) -> None:
     run = made_run()
     assert repr(run) == "Run(sbac, preset quick, from log: 0 of 3 policies)"
-    picture = run.plot(tmp_path / "curve.png")
+    picture = sbac.plot(run, tmp_path / "curve.png")
     assert picture._repr_png_().startswith(b"\x89PNG") and (tmp_path / "curve.png").read_bytes() == picture.png
     with pytest.raises(UserError, match="not evaluated"):
-        made_run(environment=None).plot()
+        sbac.plot(made_run(environment=None))
 
 
 def test_a_run_of_an_earlier_version_has_no_returns_of_its_log() -> None:

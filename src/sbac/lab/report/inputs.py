@@ -5,24 +5,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sbac.errors import UserError
-from sbac.lab.cells import MeasuredRun, folder_of, is_results, read_cells
+from sbac.lab.cells import folder_of, is_results, read_cells
+from sbac.lab.naming import collect, method_order
+from sbac.lab.representing import chosen_by
+from sbac.policy import Policy
 from sbac.results.describe import describe
+from sbac.results.measured import MeasuredRun
+from sbac.results.series import Series
 from sbac.runs import DataRecord, Run, policy_record, policy_setting
 
 if TYPE_CHECKING:
     from sbac.data import Dataset
-    from sbac.lab.report.page import Strip
+    from sbac.report.page import Strip
 
 
 def read_inputs(targets: Iterable[Path]) -> list[tuple[MeasuredRun, Path]]:
     """The records of runs and results folders, each with the folder of its run (which may not be here)."""
-    found: list[tuple[MeasuredRun, Path]] = []
+    inputs: list[tuple[MeasuredRun, Path]] = []
     for target in targets:
         if is_results(target):
-            found += [(cell, folder_of(target, cell)) for cell in read_cells(target)]
+            inputs += [(cell, folder_of(target, cell)) for cell in read_cells(target)]
         else:
-            found.append((read_run(target), target))
-    return found
+            inputs.append((read_run(target), target))
+    return inputs
 
 
 def read_run(folder: Path) -> MeasuredRun:
@@ -48,20 +53,19 @@ def find_data(about: DataRecord) -> "Dataset | None":
 def render_strips(inputs: Sequence[tuple[MeasuredRun, Path]]) -> "list[Strip]":
     """A rollout for every run, and for each dataset of a results folder: of the first method's best setting there."""
     from sbac.lab.report.strip import rollout_strip
-    from sbac.lab.tables import method_order
-    from sbac.policy import Policy
-    from sbac.results.series import collect
 
-    folders = {id(record): folder for record, folder in inputs}
+    def folder_of_run(s: Series) -> Path:
+        return next(folder for record, folder in inputs if record is s.record)
+
     series = [s for s in collect([record for record, _ in inputs]) if s.evaluated]
-    here = [s for s in series if (folders[id(s.record)] / "policies").is_dir()]
+    here = [s for s in series if (folder_of_run(s) / "policies").is_dir()]
     strips: list[Strip] = []
     for data in dict.fromkeys(s.data for s in here):
         candidates = [s for s in here if s.data == data]
         method = min((s.method for s in candidates), key=method_order)
-        best = max((s for s in candidates if s.method == method), key=lambda s: s.chosen_by)
+        best = max((s for s in candidates if s.method == method), key=chosen_by)
         seed = best.trials[0].seed
-        for path in sorted((folders[id(best.record)] / "policies").glob("*.safetensors")):
+        for path in sorted((folder_of_run(best) / "policies").glob("*.safetensors")):
             policy, where = Policy.load(path), best.record.environment
             same = policy_record(policy).seed == seed and policy_setting(policy, best.setting) == best.setting
             if same and where is not None:

@@ -5,21 +5,15 @@ from pathlib import Path
 
 from sbac import files
 from sbac.errors import UserError
-from sbac.lab.cells import CellRecord, MeasuredRun
+from sbac.lab.cells import CellRecord
 from sbac.lab.commands import bench_commands
-from sbac.lab.tables import (
-    PAPER_NOTES,
-    W_NOTE,
-    Block,
-    ScoreTable,
-    difference,
-    excludes_zero,
-    expected_scores,
-    paper_score,
-    score_tables,
-    what_w_changes,
-)
-from sbac.results.series import ONE, Series, collect
+from sbac.lab.naming import collect
+from sbac.lab.paper import NOTES, W_NOTE, paper_score, what_w_changes
+from sbac.lab.representing import ONE
+from sbac.lab.tables import Block, ScoreTable, expected_scores, score_tables
+from sbac.results.measured import MeasuredRun
+from sbac.results.outcome import difference
+from sbac.results.series import Series
 from sbac.results.stability import DEFINITION
 from sbac.results.statistics import Interval
 from sbac.text import (
@@ -51,7 +45,7 @@ def results_markdown(records: Sequence[MeasuredRun], developed_on: Sequence[Meas
     if unfinished:
         parts.append(f"Trained, and not yet measured with their final episodes: {', '.join(unfinished)}.")
     if any(paper_score(s) is not None for s in series):
-        parts.append(PAPER_NOTES)
+        parts.append(NOTES)
     return "\n\n".join([*parts, *_provenance(records)])
 
 
@@ -209,7 +203,7 @@ def _what_w_changes(series: Sequence[Series]) -> list[str]:
 def _difference(found: Interval | None) -> str:
     if found is None:
         return ""
-    return f"**{difference(found)}**" if excludes_zero(found) else difference(found)
+    return f"**{difference(found)}**" if found.excludes_zero else difference(found)
 
 
 def _stability(table: ScoreTable) -> list[str]:

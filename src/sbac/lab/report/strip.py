@@ -30,7 +30,7 @@ HEIGHT = 200
 
 
 @dataclass(frozen=True)
-class Played:
+class FilmedEpisode:
     """An episode: a PNG in base 64, its return, its length, and the steps of the frames."""
 
     png: str
@@ -53,10 +53,10 @@ def rollout_strip(policy: Path, environment: str, title: str, seed: int = 0) -> 
             env={**os.environ, "MUJOCO_GL": backend, "PYTHONPATH": import_path()},
         )
         if answer.returncode == 0:
-            found = parse(Played, json.loads(answer.stdout.splitlines()[-1]), "the rollout")
-            steps = ", ".join(map(str, found.steps))
-            caption = f"{title}: return {found.total:.0f} in {found.length} steps; frames at steps {steps}"
-            return caption, base64.b64decode(found.png)
+            filmed = parse(FilmedEpisode, json.loads(answer.stdout.splitlines()[-1]), "the rollout")
+            steps = ", ".join(map(str, filmed.steps))
+            caption = f"{title}: return {filmed.total:.0f} in {filmed.length} steps; frames at steps {steps}"
+            return caption, base64.b64decode(filmed.png)
         reason = next((line for line in reversed(answer.stderr.splitlines()) if line.strip()), "no reason given")
     raise UserError(
         f"--render: {environment} cannot be drawn here ({reason}); MuJoCo needs EGL (libegl1 and a GPU) or OSMesa "
@@ -74,7 +74,7 @@ def main() -> None:
     print(json.dumps(as_json(play(Policy.load(path), environment, int(seed)))), file=out, flush=True)
 
 
-def play(policy: "Policy", environment: str, seed: int) -> Played:
+def play(policy: "Policy", environment: str, seed: int) -> FilmedEpisode:
     """The episode twice: once for its length, once for its frames."""
     import numpy as np
     from PIL import Image
@@ -103,7 +103,7 @@ def play(policy: "Policy", environment: str, seed: int) -> Played:
         strip.paste(frame, (i * frame.width, 0))
     image = io.BytesIO()
     strip.save(image, "PNG", optimize=True)
-    return Played(base64.b64encode(image.getvalue()).decode(), total, length, steps)
+    return FilmedEpisode(base64.b64encode(image.getvalue()).decode(), total, length, steps)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,341 @@
+"""One self-contained HTML file: sections of tables, charts and notes that read without scripts.
+
+Whatever comes from outside (names of data, of settings, of machines) is escaped by the template.
+"""
+
+import base64
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from sbac.records import as_json
+from sbac.report import charts
+from sbac.report.charts import Chart, Shown
+from sbac.report.drawing import colour_of
+from sbac.results.measured import MeasuredRun
+from sbac.results.outcome import difference, verdict
+from sbac.results.series import Series, series_of
+from sbac.results.statistics import mean_interval, paired_difference
+from sbac.text import counted, counted_policies, number, number_or_blank, phases_text, setting_text, within
+
+HERE = Path(__file__).parent
+Strip = tuple[str, bytes]
+"""A caption and a PNG."""
+
+
+@dataclass(frozen=True)
+class PageCell:
+    """A cell of a table. `value` is what its column is sorted by, where it is not the text."""
+
+    text: str = ""
+    value: str | None = None
+    bold: bool = False
+    spread: str = ""
+    printed: str = ""
+    below: str = ""
+
+
+@dataclass(frozen=True)
+class Head:
+    name: str
+    below: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    cells: Sequence[PageCell]
+    task: str = ""
+    below: str = ""
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table that sorts by its columns. `stacked`: on a phone they stand below each other, each with its name."""
+
+    heads: Sequence[Head]
+    rows: Sequence[Row]
+    foot: Sequence[Row] = ()
+    stacked: bool = True
+
+
+@dataclass(frozen=True)
+class PagePart:
+    """A part of a section, folded under its summary where it has one, shown in some views alone where it names them."""
+
+    lines: Sequence[str] = ()
+    texts: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    table: PageTable | None = None
+    charts: Sequence[Chart] = ()
+    images: Sequence[tuple[str, str]] = ()
+    facts: Mapping[str, object] | None = None
+    notes: Sequence[str] = ()
+    summary: str = ""
+    unfolded: bool = False
+    task: str = ""
+    views: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    name: str
+    title: str
+    parts: Sequence[PagePart]
+
+
+@dataclass(frozen=True)
+class ChartGroup:
+    """Series that one chart may show: by dataset and by the name that a chart gives them."""
+
+    shown: Mapping[str, Shown]
+    views: Sequence[int] = ()
+
+    @property
+    def names(self) -> list[str]:
+        return list(dict.fromkeys(name for shown in self.shown.values() for name in shown))
+
+
+def render(
+    title: str,
+    subtitle: str,
+    sections: Iterable[Section],
+    *,
+    tasks: Sequence[str] = (),
+    views: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    card: bool = False,
+) -> str:
+    """The page. Sections without parts are left out. `card`: a page without a script."""
+    environment = Environment(
+        loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters["setting_text"] = setting_text
+    style, script = (Markup((HERE / name).read_text()) for name in ("page.css", "page.js"))
+    return environment.get_template("page.html").render(
+        title=title,
+        subtitle=subtitle,
+        sections=[section for section in sections if section.parts],
+        tasks=tasks,
+        views=views,
+        methods={name: colour_of(name, methods) for name in methods},
+        card=card,
+        style=style,
+        script=script,
+    )
+
+
+def run_page(record: MeasuredRun, title: str = "sbac report", strips: Sequence[Strip] = ()) -> str:
+    """The page of one run."""
+    series = series_of(record)
+    group = ChartGroup({record.data.name: {s.label: s for s in series}})
+    sections = [
+        outcome_section(series),
+        Section("scores", "Scores", every_setting(series)),
+        *chart_sections([group]),
+        strip_section(strips),
+        config_section([facts(record)], [record]),
+    ]
+    return render(title, subtitle([record], series), sections, tasks=[record.data.name], methods=group.names)
+
+
+def subtitle(records: Sequence[MeasuredRun], series: Sequence[Series]) -> str:
+    """What a page is about, in a line."""
+
+    def count(values: Iterable[str], what: str) -> str:
+        distinct = len(set(values))
+        return counted(distinct, what) if distinct else ""
+
+    parts = [
+        count((s.data for s in series if not s.record.is_online), "dataset"),
+        count((s.data for s in series if s.record.is_online), "environment"),
+        count((s.method for s in series), "method"),
+        counted_policies(sum(len(s.trials) for s in series)),
+        "sbac " + ", ".join(dict.fromkeys(record.code_version or "?" for record in records)),
+    ]
+    return " · ".join(filter(None, parts))
+
+
+# --- What came out ------------------------------------------------------------------------------------------------
+
+
+def outcome_section(series: Sequence[Series]) -> Section:
+    """Of runs: the log, the clone and the policy side by side, a verdict, and what is known without an environment."""
+    played, unplayed = [s for s in series if s.evaluated], [s for s in series if not s.evaluated]
+    by_record = [list(of_one) for _, of_one in groupby(played, key=lambda s: id(s.record))]
+    parts: list[PagePart] = []
+    if played:
+        heads = ("policy", "seeds", "the log", "its best tenth", "the clone", "the policy", "policy less clone")
+        words = (
+            "Normalised scores (returns where the task has no reference returns); in brackets the 95 % interval over "
+            "seeds. The clone imitates the log; a policy that does not beat it has gained nothing by learning."
+        )
+        verdicts = [text for text in map(verdict, by_record) if text]
+        parts.append(PagePart(lines=verdicts, table=_table(heads, map(_outcome_row, played)), notes=[words]))
+    if unplayed:
+        heads = ("policy", "seeds", "steps", "last losses", "distance from the logged actions")
+        words = (
+            "No environment was given, so nothing was played. Losses: of the last phase, at its end, the mean over "
+            "seeds. Distance: the mean of |policy's action - logged action| in states of the log, as a share of the "
+            "action's range."
+        )
+        parts.append(PagePart(table=_table(heads, map(_unplayed_row, unplayed)), notes=[words]))
+    return Section("outcome", "What came out", parts)
+
+
+def text_rows(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> PageTable:
+    """A table of texts, the first of each row its name."""
+    return _table(heads, (Row(name, [PageCell(text) for text in texts]) for name, *texts in rows))
+
+
+def _table(heads: Iterable[str], rows: Iterable[Row]) -> PageTable:
+    return PageTable([Head(name) for name in heads], list(rows))
+
+
+def _outcome_row(s: Series) -> Row:
+    clone = s.clone_scores
+    texts = [
+        str(len(s.trials)),
+        number_or_blank(s.data_mean),
+        number_or_blank(s.best_tenth),
+        "" if clone is None else within(*mean_interval(clone)),
+        within(*mean_interval(s.scores)),
+        "" if clone is None else difference(paired_difference(s.scores, clone)),
+    ]
+    return Row(s.label, [PageCell(text) for text in texts], s.data, s.data)
+
+
+def _unplayed_row(s: Series) -> Row:
+    logged = charts.last_metrics(s)
+    last = {} if logged is None else {name: column[-1] for name, column in logged[1].values.items()}
+    losses = [f"{name} {value:.4g}" for name, value in last.items() if "loss" in name and value is not None]
+    acts = charts.actions_of(s)
+    distance = "the log is not here" if acts is None or acts.distance is None else f"{acts.distance:.3f}"
+    texts = [str(len(s.trials)), s.steps, ", ".join(losses), distance]
+    return Row(s.label, [PageCell(text) for text in texts], s.data, s.data)
+
+
+def every_setting(series: Sequence[Series]) -> list[PagePart]:
+    """A row for every setting: nothing chosen, nothing left out."""
+    parts: list[PagePart] = []
+    for length in dict.fromkeys(s.length for s in series if s.evaluated):
+        heads = ("dataset", "method", "setting", "steps", "seeds", "episodes", "mean", "sd over seeds", "worst episode")
+        rows = [_setting_row(s) for s in series if s.evaluated and s.length == length]
+        caption = (
+            "Every setting that was trained: the last policy's final episodes, or those of the last evaluation during "
+            "training where the final ones have not been played. Worst episode: of all seeds."
+        )
+        name = f"Every setting ({length})"
+        parts.append(PagePart(table=_table(heads, rows), notes=[caption], summary=name, unfolded=True))
+    return parts or [PagePart(notes=["Nothing was played: see above what can be said without an environment."])]
+
+
+def _setting_row(s: Series) -> Row:
+    numbers = [len(s.trials), len(s.episodes[0]), number(s.mean), number_or_blank(s.deviation), number(s.worst)]
+    texts = [s.method, s.setting_name, s.steps, *map(str, numbers)]
+    return Row(s.data, [PageCell(text) for text in texts], s.data)
+
+
+# --- Charts -------------------------------------------------------------------------------------------------------
+
+
+def chart_sections(groups: Sequence[ChartGroup]) -> list[Section]:
+    """Learning curves, what training logged, returns and actions. The latter two are of a group's first dataset."""
+    curves: list[PagePart] = []
+    logged: list[PagePart] = []
+    histograms: list[PagePart] = []
+    for group in groups:
+        names = group.names
+        played = {data: {n: s for n, s in shown.items() if s.evaluated} for data, shown in group.shown.items()}
+        drawn = [charts.curve_chart(data, shown, names) for data, shown in played.items() if shown]
+        if drawn:
+            curves.append(PagePart(charts=drawn, notes=[CURVES], views=group.views))
+        of_first = _first(charts.logged_charts(data, shown, names) for data, shown in group.shown.items())
+        if of_first:
+            logged.append(PagePart(charts=of_first, notes=[_logged_note(of_first)], views=group.views))
+        spread = [charts.return_chart(d, s, names) for d, s in group.shown.items() if played[d] or _has_returns(s)]
+        actions = _first(charts.action_charts(data, shown, names) for data, shown in group.shown.items())
+        if spread or actions:
+            histograms.append(PagePart(charts=[*spread, *actions], notes=[HISTOGRAMS], views=group.views))
+    return [
+        Section("curves", "Learning curves", curves),
+        Section("logged", "What training logged", logged),
+        Section("histograms", "Returns and actions", histograms),
+    ]
+
+
+CURVES = (
+    "Mean over seeds of the evaluations during training, the shaded area one standard deviation between seeds. "
+    "Steps are counted over all phases. Dashed lines: the mean of the log's episodes, and the clone's score "
+    "where all start from the same clone."
+)
+HISTOGRAMS = (
+    "Returns: all reported episodes, and those of the data. Actions: what the policies do in states of the data, "
+    "beside what the data did there, for each dimension of the action. Each line is scaled to its own highest bin; the "
+    "data's is dashed."
+)
+
+
+def _first(of_datasets: Iterable[list[Chart]]) -> list[Chart]:
+    """The charts of the first dataset that has any: those of all of them would fill the page."""
+    return next((drawn for drawn in of_datasets if drawn), list[Chart]())
+
+
+def _has_returns(shown: Shown) -> bool:
+    return any(s.record.data.returns is not None for s in shown.values())
+
+
+def _logged_note(logged: Sequence[Chart]) -> str:
+    about_ratio = (
+        " ratio_mean and ratio_ess are the mean and the effective sample size of the visitation ratio w over a batch, "
+        "beta_ess is that of the action ratio, and trust is the power that w is raised to."
+    )
+    is_weighted = any(chart.title == "ratio_mean" for chart in logged)
+    return f"Means over seeds, in the last phase.{about_ratio if is_weighted else ''}"
+
+
+def strip_section(strips: Sequence[Strip]) -> Section:
+    images = [(caption, base64.b64encode(image).decode()) for caption, image in strips]
+    return Section("rollouts", "Rollouts", [PagePart(images=images)] if images else [])
+
+
+# --- Configurations -----------------------------------------------------------------------------------------------
+
+
+def config_section(all_facts: Sequence[Mapping[str, object]], records: Sequence[MeasuredRun]) -> Section:
+    parts = [
+        PagePart(facts=found, summary=_summary(record), task=record.data.name)
+        for found, record in zip(all_facts, records, strict=True)
+    ]
+    return Section("configs", "The configuration behind every number", parts)
+
+
+def _summary(record: MeasuredRun) -> str:
+    tried = [f"{name} {', '.join(map(setting_text, _values(record, name)))}" for name in record.grid]
+    method = f"{record.algorithm} ({'; '.join([record.preset, *tried])})"
+    return f"{record.data.name}: {method}, {phases_text(record.steps)} steps"
+
+
+def _values(record: MeasuredRun, name: str) -> list[object]:
+    """The values of an option, each once, in their order; some are lists."""
+    return list({json.dumps(run.setting[name]): run.setting[name] for run in record.runs}.values())
+
+
+def facts(record: MeasuredRun) -> dict[str, object]:
+    """Everything that a number was made with; None for what is not known."""
+    return {
+        "method": f"{record.algorithm}, preset {record.preset}",
+        "data": as_json(dataclasses.replace(record.data, returns=None)),
+        "settings": {name: _values(record, name) for name in record.grid},
+        "seeds": record.seeds,
+        "config": record.config,
+        "environment": record.environment,
+        "evaluation": as_json(record.watched),
+        "versions": record.versions,
+    }
