@@ -21,7 +21,7 @@ from sbac.nn import BehaviourKind, Critic, GaussianPolicy, Multiplier, Trained, 
 from sbac.nn.behaviour import ActionDensity
 
 PENALTY = 0.008
-"""The weight of log mu at alpha = 1 where Q is divided by its own scale, for long trainings (studies/next-form.md)."""
+"""The weight of log mu at alpha = 1 where Q is divided by its own scale, for long trainings (lab-notes/next-form)."""
 
 
 @config
@@ -443,7 +443,7 @@ PAPER = {
 }
 PRESETS = {
     "paper": PAPER,
-    # The floor and the clip belong to the exact form: it has no estimate of a narrow pi without them (docs/ratio.md).
+    # The floor and the clip belong to the exact form: it has no estimate of a narrow pi without them (lab-notes/ratio).
     "corrected": PAPER | {"ratio_form": "exact", "ratio_std_floor": 0.5, "ratio_log_beta_clip": 3.0},
     "tuned": NEXT_FORM
     | {
