@@ -1,4 +1,4 @@
-"""Trains every offline method for 100 steps with two seeds and writes the policies' arrays to one file, or compares two.
+"""Trains every offline method for 100 steps with two seeds and writes its arrays to a file, or compares two files.
 
 python lab-notes/house/bits.py write FILE.npz        (run it in the checkout before a change and in the one after)
 python lab-notes/house/bits.py compare BEFORE.npz AFTER.npz
@@ -33,9 +33,8 @@ def compare(before: str, after: str) -> None:
         missing = [name for name in names if name not in new]
         apart = [float(np.abs(old[n] - new[n]).max(initial=0)) for n in names if n in new]
         equal = not missing and all(np.array_equal(old[n], new[n]) for n in names)
-        print(
-            f"{method:12} {len(names):4} arrays  {'equal' if equal else 'NOT equal'}  at most {max(apart, default=0):.1e}"
-        )
+        verdict = "equal" if equal else "NOT equal"
+        print(f"{method:12} {len(names):4} arrays  {verdict}  at most {max(apart, default=0):.1e}")
         if missing:
             print(" missing:", *missing[:4])
 

@@ -2,9 +2,9 @@
 
     python lab-notes/table/choice_per_task.py
 
-Seeds 10 to 14, 200,000 steps a phase (lab-notes/table/cells). First the setting is the best of four on seeds 100 and 101, on
-the four tasks that were trained with those (lab-notes/table/development). Then, on all nine, it is the best of three on the
-other seeds, by their last evaluation during training: of SBAC several threes, and last all of its seven alphas.
+Seeds 10 to 14, 200,000 steps a phase (`cells`). First the setting is the best of four on seeds 100 and 101, on the four
+tasks that were trained with those (`development`). Then, on all nine, it is the best of three on the other seeds, by
+their last evaluation during training: of SBAC several threes, and last all of its seven alphas.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """How often does the interval of an estimate hold the truth, where the truth is known?
 
-    PYTHONPATH=tests python lab-notes/trust/intervals.py --repeats 200 --processes 16 --out lab-notes/trust/coverage.jsonl
-    PYTHONPATH=tests python lab-notes/trust/intervals.py --out lab-notes/trust/coverage.jsonl --summary
+    export PYTHONPATH=tests
+    python lab-notes/trust/intervals.py --repeats 200 --processes 16
+    python lab-notes/trust/intervals.py --summary
 
 Two kinds of worlds, tabular and linear-Gaussian, and policies at three distances from the log: mild (near what the log
 does), strong (what it hardly ever does), and learned: the greedy improvement computed from the same log, which is what

@@ -1,9 +1,9 @@
 """How good are the estimates and the choice on real runs? Estimates, diagnostics and true returns, row by row.
 
     sbac bench --tasks ... --algorithms sbac@tuned --train-only --out lab-notes/table    # trainings, on a GPU
-    python lab-notes/trust/trust.py lab-notes/table --out lab-notes/trust/table.jsonl                    # estimates, on a GPU
-    sbac bench --evaluate-only --out lab-notes/table                                  # the truth, on any machine
-    python lab-notes/trust/trust.py lab-notes/table --out lab-notes/trust/table.jsonl --summary
+    python lab-notes/trust/trust.py lab-notes/table                                      # estimates, on a GPU
+    sbac bench --evaluate-only --out lab-notes/table                                     # the truth, on any machine
+    python lab-notes/trust/trust.py lab-notes/table --summary
 
 A row has a policy's estimate with all replicates and diagnostics, and the seconds that the estimates of its run took.
 The truth is in the cells: the final episodes, which nothing was chosen on. Runs whose rows are in the file already are

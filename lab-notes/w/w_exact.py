@@ -1,6 +1,6 @@
 """Does w help where everything is known? SBAC's objective (8) with the exact w against w = 1, at every alpha.
 
-    python lab-notes/w/w_exact.py --out lab-notes/w/w-exact.json --plot lab-notes/w/w-exact.png     # a few minutes, one core
+    cd lab-notes/w; python w_exact.py --out w-exact.json --plot w-exact.png     # a few minutes, one core
 
 Q, w and the return come from linear solves: no sampling, no networks. A score of 0 is mu's return and 1 the optimal
 one. alpha is in units of the standard deviation of A^mu in the data, so that one alpha means the same in every problem.
