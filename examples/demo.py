@@ -14,7 +14,7 @@ import sbac.data
 from sbac.report.curves import learning_curves
 from sbac.report.summary import SettingSummary, last_evaluations, render, scores_or_returns, summarise_settings
 
-OTHER_SEEDS = "20 other seeds gained 22.7 (standard error 6.2) on aarch64 and 29.8 (6.7) on x86_64 (docs/results.md)"
+OTHER_SEEDS = "20 other seeds gained 22.7 (standard error 6.2) on aarch64 and 29.8 (6.7) on x86_64 (lab-notes/demo)"
 
 
 def main() -> None:
