@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-CODE := src tests benchmarks studies examples docs/hooks
+CODE := src tests benchmarks lab-notes examples docs/hooks
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .PHONY: demo test test-slow torture lint format docs bench bench-speed results wheel lock clean
@@ -50,11 +50,11 @@ bench-speed: $(READY)  ## updates per second on the device found
 	$(BIN)/python benchmarks/speed.py
 
 bench: $(READY)  ## a small bench on the embedded dataset, and its page
-	$(BIN)/sbac bench --tasks hopper-demo --algorithms sbac sbac-no-w bc --seeds 2 --no-grid --out build/bench
+	$(BIN)/sbac bench --tasks hopper-demo --algorithms sbac td3-bc bc --seeds 2 --no-grid --out build/bench
 	$(BIN)/sbac report build/bench --out build/bench.html
 
-results: $(READY)  ## tables and figures of docs/results.md, from the raw evaluations in results/
-	$(BIN)/sbac report results results/published --developed-on results/development --markdown docs/results.md --out build/results.html
+results: $(READY)  ## tables and figures of docs/results.md, from the raw evaluations in lab-notes/table
+	$(BIN)/sbac report lab-notes/table lab-notes/table/published --developed-on lab-notes/table/development --markdown docs/results.md --out build/results.html
 
 wheel: $(READY)  ## a wheel and a source archive, into dist/
 	$(BIN)/python -m build

@@ -1,8 +1,8 @@
 """Makes all fifteen datasets and says what is in them: levels, returns, seconds, observations beside D4RL's.
 
 python benchmarks/made.py make [--out DIR] [--names ...]   makes what is missing in DIR (default: the data folder)
-python benchmarks/made.py tables [--docs docs]             writes the tables into docs/data.md, between its two
-                                                           comments, and draws the replay tiers' histogram
+python benchmarks/made.py tables                           writes the tables into lab-notes/ladders/README.md, between
+                                                           its two comments, and draws the replay tiers' histogram
 
 What was measured is kept in benchmarks/made.json, so that tables can be drawn without the data.
 """
@@ -21,6 +21,7 @@ from sbac.making.making import identity, is_made, made, write
 
 HERE = Path(__file__).parent
 MEASURED = HERE / "made.json"
+NOTE = HERE.parent / "lab-notes" / "ladders"
 D4RL = HERE / "d4rl_v2_observations.json"
 BODIES = ("halfcheetah", "hopper", "walker2d")
 TIERS = ("random", "medium", "medium-replay", "medium-expert", "expert")
@@ -42,7 +43,6 @@ def main() -> None:
     making.add_argument("--workers", type=int)
     drawing = commands.add_parser("tables")
     drawing.set_defaults(call=tables)
-    drawing.add_argument("--docs", type=Path, default=HERE.parent / "docs")
     options = parser.parse_args()
     options.call(options)
 
@@ -85,11 +85,11 @@ def tables(options: argparse.Namespace) -> None:
     known: dict[str, Any] = json.loads(MEASURED.read_text())
     theirs: dict[str, Any] = json.loads(D4RL.read_text())["datasets"]
     lines = [*levels(known), *(line for body in BODIES for line in observations(body, known, theirs))]
-    page = options.docs / "data.md"
+    page = NOTE / "README.md"
     before, begin, rest = page.read_text().partition("<!-- made: begin -->\n")
     _, end, after = rest.partition("<!-- made: end -->\n")
     page.write_text(before + begin + "\n".join(lines) + "\n\n" + end + after)
-    histogram(known, options.docs / "made-replay-returns.png")
+    histogram(known, NOTE / "made-replay-returns.png")
 
 
 def levels(known: dict[str, Any]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Whether the precision of the products shows in the scores: the same training under each, on the same seeds.
 
-    python benchmarks/precision.py hopper-medium-made walker2d-medium-replay-made --out results/precision.jsonl
-    python benchmarks/precision.py --show results/precision.jsonl
+    python benchmarks/precision.py hopper-medium-made walker2d-medium-replay-made --out lab-notes/speed/precision.jsonl
+    python benchmarks/precision.py --show lab-notes/speed/precision.jsonl
 
 One line per task and precision: the scores of the last policy of every seed, episode by episode.
 """

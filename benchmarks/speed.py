@@ -2,7 +2,7 @@
 
     python benchmarks/speed.py --algorithms sbac td3-bc iql --runs 1 5 20 80 300
     python benchmarks/speed.py --peer peer/bin/python            # an environment with d3rlpy, measured in the same run
-    python benchmarks/speed.py --sweep runs batch width rows --plot docs/speed.png      # how cost grows
+    python benchmarks/speed.py --sweep runs batch width rows --plot lab-notes/speed/speed.png      # how cost grows
     python benchmarks/speed.py --column --algorithms sbac        # the paper's 15 MuJoCo tasks, 5 seeds, 4 alphas
 
 Hopper-shaped made-up data (speed does not depend on its values), each method's `paper` networks and a batch of 256. A

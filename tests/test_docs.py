@@ -1,8 +1,8 @@
-"""What stands in the documents: commands and code that run, numbers that the results folder has.
+"""What stands in the documents: commands and code that run, links that lead somewhere, numbers that the raw cells have.
 
-A block in `bash` or `python` runs, in the order of its page, in an empty folder, with few steps (`make test-slow`). The
-line `<!-- not run: why -->` above a block leaves it out. All commands, those of the pages that do not run as well, are
-parsed in the quick suite.
+A block in `bash` or `python` runs, in the order of its page, in an empty folder, with few steps. The line
+`<!-- not run: why -->` above a block leaves it out. Pages that run, and tables of the lab notes, are slow tests. All
+commands, those of the pages that do not run as well, are parsed in the quick suite.
 """
 
 import json
@@ -24,7 +24,7 @@ from sbac.algorithms import REGISTRY, find
 from sbac.algorithms.listing import options_table
 from sbac.config import fields_of
 from sbac.environments.tasks import normalised_score
-from sbac.lab.cells import CellRecord, read_cells
+from sbac.lab.cells import read_cells
 from sbac.lab.naming import collect
 from sbac.lab.tables import score_tables
 from sbac.results.outcome import difference
@@ -32,12 +32,13 @@ from sbac.results.statistics import paired_difference
 from sbac.text import number
 
 ROOT = Path(__file__).parents[1]
+NOTES = ROOT / "lab-notes"
+TABLE = NOTES / "table"
 RESULTS = ROOT / "docs" / "results.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-RUN = ("README", "start", "your-log", "alpha", "report", "add-a-method", "gpu", "deploy")
+LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", *sorted(NOTES.rglob("*.md"))]
+RUN = ("README", "start", "your-log", "alpha", "report", "gpu", "deploy")
 """The pages whose blocks run."""
-COLUMNS = ("bc", "cql", "td3-bc@paper", "iql@tuned", "one-step@paper", "rebrac@paper", "rebrac@tuned", "sbac")
-"""The methods in the table of the findings, after the task and the data."""
 
 
 @dataclass(frozen=True)
@@ -108,15 +109,11 @@ def run_page(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(sbac, "train", short, raising=False)
     monkeypatch.setattr("sbac.training.train.train", short)
     monkeypatch.chdir(folder)
-    monkeypatch.syspath_prepend(str(folder))
     ran = 0
     for block in blocks(page):
         if block.why_not is not None or block.language not in ("python", "bash"):
             continue
         if block.language == "python":
-            named = re.match(r"# (\w+\.py)\n", block.text)
-            if named is not None:
-                (folder / named[1]).write_text(block.text)
             exec(compile(block.text, str(page), "exec"), {"__name__": "__main__"})
             ran += 1
         for words in commands(block.text) if block.language == "bash" else ():
@@ -130,9 +127,7 @@ def run_page(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
 @pytest.mark.parametrize("name", RUN)
 def test_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = next(page for page in PAGES if page.stem == name)
-    monkeypatch.setitem(REGISTRY, "huber-bc", REGISTRY["bc"])  # taken back afterwards, whatever the page registers
     assert run_page(page, tmp_path, monkeypatch) > 0
-    sys.modules.pop("huber_bc", None)
 
 
 def test_a_block_runs_or_says_why_not() -> None:
@@ -150,7 +145,7 @@ def test_the_readme_is_short() -> None:
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for page in PAGES:
+    for page in LINKED:
         for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
             if not target.startswith(("http", "mailto")):
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
@@ -163,31 +158,33 @@ def test_the_reference_has_every_option(name: str) -> None:
         assert f"`--{field.name.replace('_', '-')}`" in table and field.spec.help
 
 
-def table_cells() -> list[CellRecord]:
-    """What docs/results.md is made from."""
-    return [*read_cells(ROOT / "results"), *read_cells(ROOT / "results" / "published")]
+def test_every_lab_note_is_in_the_index() -> None:
+    index = (NOTES / "README.md").read_text()
+    assert {path.name for path in NOTES.iterdir() if path.is_dir()} == set(re.findall(r"^\| \[([\w-]+)\]", index, re.M))
 
 
 def bench_commands() -> list[list[str]]:
     """The words of every bench that made the tables, as a shell would pass them on."""
-    block = RESULTS.read_text().split("\n## The commands\n")[1].split("\n```\n")[1]
+    block = (TABLE / "README.md").read_text().split("\n## The commands\n")[1].split("\n```\n")[1]
     listed = 'sbac() { printf "%q " "$@"; echo; }\n' + block
     lines = subprocess.run(["bash", "-c", listed], capture_output=True, text=True, check=True).stdout.splitlines()
     return [shlex.split(line) for line in lines]
 
 
-@pytest.mark.parametrize("words", bench_commands(), ids=lambda words: "-".join(words[-6:]).replace("/", "-"))
+@pytest.mark.slow
 def test_the_benches_of_the_results(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Their data are not here; nothing else is wrong with them."""
     monkeypatch.setenv("SBAC_DATA", str(tmp_path))
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    cli.main([*words, "--status", "--out", str(tmp_path / "results")])
-    wrong = capsys.readouterr().err
-    assert not wrong or "not made yet" in wrong
+    for words in bench_commands():
+        cli.main([*words, "--status", "--out", str(tmp_path / "results")])
+        wrong = capsys.readouterr().err
+        assert not wrong or "not made yet" in wrong, words
 
 
+@pytest.mark.slow
 def test_the_benches_of_the_results_make_all_of_them() -> None:
     """Online methods stand under their environment, and are named by a task in it."""
     named: set[tuple[str, str, int]] = set()
@@ -196,87 +193,16 @@ def test_the_benches_of_the_results_make_all_of_them() -> None:
         methods = words[words.index("--algorithms") + 1 : words.index("--seeds")]
         steps = int(words[words.index("--steps") + 1])
         named |= {(task, method.split("@")[0], steps) for task in tasks for method in methods}
-    cells = [*table_cells(), *read_cells(ROOT / "results" / "letter")]
-    found = {(r.data.name, r.algorithm, (r.length or [0])[0]) for r in cells}
+    cells = [cell for folder in (TABLE, TABLE / "published", TABLE / "letter") for cell in read_cells(folder)]
+    measured = {(cell.data.name, cell.algorithm, (cell.length or [0])[0]) for cell in cells}
     online = {"Hopper-v4": "hopper-medium-made", "Walker2d-v4": "walker2d-medium-made"}
     online |= {"HalfCheetah-v4": "halfcheetah-medium-made"}
-    assert named == {(online.get(data, data), method, steps) for data, method, steps in found}
+    assert named == {(online.get(data, data), method, steps) for data, method, steps in measured}
 
 
-def test_the_table_of_the_findings() -> None:
-    tables = score_tables(collect(table_cells(), read_cells(ROOT / "results" / "development")))
-    table = next(t for t in tables if t.length == "200k steps a phase")
-    block = next(b for b in table.blocks if len(b.datasets) == 9)
-    lines = [line.strip(" |").split("|") for line in (ROOT / "docs" / "findings.md").read_text().splitlines()]
-    rows = {line[0].strip(): [cell.strip(" *") for cell in line[1:]] for line in lines if len(line) == len(COLUMNS) + 2}
-    rows = {name: cells for name, cells in rows.items() if name == "mean" or "±" in cells[1]}
-    assert {f"{name}-made" for name in rows if name != "mean"} == set(block.datasets)
-    for name, (data, *cells) in rows.items():
-        if name == "mean":
-            expected = [number(table.mean(block, m)) if m in block.methods else "" for m in COLUMNS]
-            assert data == number(table.data_mean(block) or 0.0)
-        else:
-            row = table.row(f"{name}-made")
-            expected = [number(row[m].mean, row[m].deviation) if m in row else "" for m in COLUMNS]
-            assert data == number(table.data_score(f"{name}-made") or 0.0)
-        assert cells == expected, name
-
-
-def table_below(heading: str, page: Path, number: int = 0) -> dict[str, list[str]]:
-    """The cells of a table of a section, by the first of each row."""
-    section = page.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    tables = [part for part in section.split("\n\n") if part.startswith("|")]
-    rows = [[cell.strip(" *`") for cell in line.strip("|").split("|")] for line in tables[number].splitlines()]
-    return {row[0]: row[1:] for row in rows}
-
-
-def test_the_letter_of_the_paper() -> None:
-    rows = table_below("The paper's four claims", RESULTS, 1)
-    methods = [name.replace("sbac-no-w@paper", "sbac-no-w") for name in rows["task"]]
-    tuned = [cell for cell in read_cells(ROOT / "results") if cell.algorithm == "sbac"]
-    table = next(
-        t
-        for t in score_tables(
-            collect([*tuned, *read_cells(ROOT / "results" / "letter")], read_cells(ROOT / "results" / "development"))
-        )
-        if t.length == "1M + 200k steps"
-    )
-    block = next(b for b in table.blocks if set(b.methods) == set(methods))
-    assert rows["mean"] == [number(table.mean(block, m)) for m in methods]
-    for task in block.datasets:
-        assert rows[task] == [number(table.row(task)[m].mean, table.row(task)[m].deviation) for m in methods], task
-
-
-def test_the_letter_of_the_paper_with_and_without_w() -> None:
-    page = (ROOT / "docs" / "does-w-help.md").read_text()
-    section = page.split("\n### To the letter of the paper\n")[1].split("\n### ")[0]
-    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()]
-    said = {line[0]: line[1:] for line in lines if line[0].endswith("-made")}
-    found = {(s.data, s.record.algorithm, s.record.preset): s for s in collect(read_cells(ROOT / "results" / "letter"))}
-    assert len(said) == 3
-    for task, differences in said.items():
-        without = found[task, "sbac-no-w", "paper"].scores
-        for preset, words in zip(("paper", "corrected"), differences, strict=True):
-            assert words == difference(paired_difference(found[task, "sbac", preset].scores, without)), (task, preset)
-
-
-def test_the_table_of_the_demonstrations() -> None:
-    rows = table_below("From 25 human demonstrations", RESULTS)
-    scores: dict[float, dict[int, float]] = {}
-    for line in (ROOT / "results" / "door-human.jsonl").read_text().splitlines():
-        policy = json.loads(line)
-        scores.setdefault(policy["alpha"], {})[policy["seed"]] = float(
-            normalised_score("door-human-v1", policy["returns"]).mean()
-        )
-    for label, seeds in (("seeds 100 to 104, which fixed alpha", range(100, 105)), ("seeds 10 to 14", range(10, 15))):
-        for alpha, said in zip(rows["alpha"], rows[label], strict=True):
-            found = [scores[float(alpha)][seed] for seed in seeds]
-            assert said == number(float(np.mean(found)), float(np.std(found, ddof=1))), (label, alpha)
-
-
-def printed_by(study: str, *words: str) -> str:
-    command = [sys.executable, str(ROOT / "studies" / study), *words]
-    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+def section(heading: str, page: Path) -> str:
+    """The text below a heading, up to the next of its kind."""
+    return page.read_text().split(f"\n{heading}\n")[1].split(f"\n{heading.split()[0]} ")[0]
 
 
 def rows_of(text: str) -> list[list[str]]:
@@ -285,38 +211,90 @@ def rows_of(text: str) -> list[list[str]]:
     return [[re.sub(r"\*\*|`", "", cell).strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
+def named_rows(text: str) -> dict[str, list[str]]:
+    return {row[0]: row[1:] for row in rows_of(text)}
+
+
+@pytest.mark.slow
+def test_the_letter_of_the_paper() -> None:
+    rows = named_rows(section("## The paper's four claims", RESULTS))
+    methods = [name.replace("sbac-no-w@paper", "sbac-no-w") for name in rows["task"]]
+    cells = [cell for cell in read_cells(TABLE) if cell.algorithm == "sbac"] + read_cells(TABLE / "letter")
+    tables = score_tables(collect(cells, read_cells(TABLE / "development")))
+    table = next(table for table in tables if table.length == "1M + 200k steps")
+    block = next(b for b in table.blocks if set(b.methods) == set(methods))
+    assert rows["mean"] == [number(table.mean(block, m)) for m in methods]
+    for task in block.datasets:
+        assert rows[task] == [number(table.row(task)[m].mean, table.row(task)[m].deviation) for m in methods], task
+
+
+@pytest.mark.slow
+def test_the_letter_of_the_paper_with_and_without_w() -> None:
+    rows = named_rows(section("### To the letter of the paper", NOTES / "w" / "README.md"))
+    said = {name: cells for name, cells in rows.items() if name.endswith("-made")}
+    measured = {(s.data, s.record.algorithm, s.record.preset): s for s in collect(read_cells(TABLE / "letter"))}
+    assert len(said) == 3
+    for task, differences in said.items():
+        without = measured[task, "sbac-no-w", "paper"].scores
+        for preset, words in zip(("paper", "corrected"), differences, strict=True):
+            with_w = measured[task, "sbac", preset].scores
+            assert words == difference(paired_difference(with_w, without)), (task, preset)
+
+
+def test_the_table_of_the_demonstrations() -> None:
+    rows = named_rows(section("## From 25 human demonstrations", RESULTS))
+    scores: dict[float, dict[int, float]] = {}
+    for line in (NOTES / "door-human" / "returns.jsonl").read_text().splitlines():
+        policy = json.loads(line)
+        scores.setdefault(policy["alpha"], {})[policy["seed"]] = float(
+            normalised_score("door-human-v1", policy["returns"]).mean()
+        )
+    for label, seeds in (("seeds 100 to 104, which fixed alpha", range(100, 105)), ("seeds 10 to 14", range(10, 15))):
+        for alpha, said in zip(rows["alpha"], rows[label], strict=True):
+            of_seeds = [scores[float(alpha)][seed] for seed in seeds]
+            assert said == number(float(np.mean(of_seeds)), float(np.std(of_seeds, ddof=1))), (label, alpha)
+
+
+def printed_by(script: str, *words: str) -> str:
+    command = [sys.executable, str(NOTES / script), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+
+
+@pytest.mark.slow
 def test_the_table_of_settings_per_task() -> None:
-    said = rows_of(RESULTS.read_text().split("\n## A setting per task\n")[1].split("\n## ")[0])[2:-1]
-    found = re.findall(r"(\S+) and (\S+), a difference of (\S+ \[.+?\]), tasks", printed_by("choice_per_task.py"))
-    assert [tuple(row[3:]) for row in said] == found and len(found) == 6
+    said = rows_of(section("## A setting per task", TABLE / "README.md"))[2:-1]
+    printed = printed_by("table/choice_per_task.py")
+    compared = re.findall(r"(\S+) and (\S+), a difference of (\S+ \[.+?\]), tasks", printed)
+    assert [tuple(row[3:]) for row in said] == compared and len(compared) == 6
 
 
+@pytest.mark.slow
 def test_the_choice_from_the_log_against_the_rivals() -> None:
-    words = "results --out results/trust-table.jsonl --summary --against results results/published --developed-on"
-    printed = printed_by("trust.py", *words.split(), "results/development")
+    words = "lab-notes/table --out lab-notes/trust/table.jsonl --summary --against lab-notes/table"
+    words += " lab-notes/table/published --developed-on lab-notes/table/development"
+    printed = printed_by("trust/trust.py", *words.split())
     one, per_task = (
         {row[0]: row for row in ([cell.strip() for cell in line.split("|")] for line in part.splitlines())}
         for part in printed.split("\n-- ")[1:]
     )
-    head, rest = RESULTS.read_text().split("\n## Where SBAC loses\n")
     names = {"SBAC, one alpha": "sbac", "ReBRAC, tuned": "rebrac@tuned", "one-step, as published": "one-step@paper"}
     names |= {"IQL, tuned": "iql@tuned", "TD3+BC, as published": "td3-bc@paper", "cloning": "bc"}
     names |= {"ReBRAC, as published": "rebrac@paper", "CQL, as published": "cql"}
-    said = {row[0]: row[1:] for row in rows_of(head)}
+    said = named_rows(RESULTS.read_text().split("\n## ")[0])
     for name, method in names.items():
         assert said[name][:2] == one[method][3:5], name
-    chosen = one["sbac"][2]
-    assert said["SBAC, alpha by sbac select"][0] == chosen
-    last = rows_of(rest.split("\n## A setting per task\n")[1].split("\n## ")[0])[-1]
+    assert said["SBAC, alpha by sbac select"][0] == one["sbac"][2]
+    last = rows_of(section("## A setting per task", TABLE / "README.md"))[-1]
     assert last[3:] == per_task["rebrac@tuned"][2:5]
 
 
+@pytest.mark.slow
 def test_the_table_of_other_methods() -> None:
-    printed = printed_by("other_methods.py", "--out", "results/other-methods-select.jsonl", "--summary")
-    found = [[cell.strip() for cell in line.split("|")] for line in printed.splitlines()[1:]]
-    page = (ROOT / "docs" / "trust.md").read_text()
-    said = [row for row in rows_of(page) if len(row) == 8 and row[0] in {row[0] for row in found}]
-    assert said == found and len(found) == 11
+    printed = printed_by("trust/judged.py", "--out", "lab-notes/trust/other-methods.jsonl", "--summary")
+    computed = [[cell.strip() for cell in line.split("|")] for line in printed.splitlines()[1:]]
+    rows = rows_of((NOTES / "trust" / "README.md").read_text())
+    said = [row for row in rows if len(row) == 8 and row[0] in {row[0] for row in computed}]
+    assert said == computed and len(computed) == 11
 
 
 def test_the_reference_names_the_whole_api() -> None:

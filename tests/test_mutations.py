@@ -27,7 +27,7 @@ from .training.test_request import make_log
 LOG = make_log()
 OPTIONS: dict[str, Any] = {"steps": 4, "hidden": (4,), "batch_size": 8, "progress": False, "seeds": 2, "workers": 1}
 OPTIONS |= {"environment": "Pendulum-v1", "episodes": 2, "evaluate_every": 2, "learning_rate": [1e-3, 1e38]}
-RESULTS = Path(__file__).parents[1] / "results"
+RESULTS = Path(__file__).parents[1] / "lab-notes" / "table"
 BATCH = 20
 """Damages of one test."""
 

@@ -14,15 +14,15 @@ from sbac.errors import UserError
 from sbac.lab.cells import cell_files, cell_text, merge, parse_cell, path_of, read_cell, read_cells, write_cell
 from sbac.lab.report.page import build_page
 
-RESULTS = Path(__file__).parents[2] / "results"
+NOTES = Path(__file__).parents[2] / "lab-notes"
 
 
 @pytest.mark.parametrize(
     ("folder", "least"),
-    [(".", 66), ("letter", 9), ("development", 28), ("earlier", 100), ("published", 57), ("trust-fresh", 9)],
+    [("table", 66), ("table/letter", 9), ("table/development", 28), ("table/published", 57), ("trust/fresh", 9)],
 )
 def test_every_committed_cell_is_written_back_to_the_byte(folder: str, least: int) -> None:
-    results = RESULTS / folder
+    results = NOTES / folder
     files = cell_files(results)
     assert len(files) >= least
     for file in files:

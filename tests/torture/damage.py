@@ -103,7 +103,9 @@ def specimens(folder: Path, method: str) -> Iterator[tuple[str, Path, Path, Call
         yield f"run: {name}", trained / name, trained, lambda: Run.load(trained)
     state = trained / "checkpoint" / "state-0.safetensors"
     yield "run: checkpoint", state, trained, lambda: Checkpoint.find(state, len(find(method).phases))
-    cells = sorted((Path(__file__).parents[2] / "results" / "cells").rglob("*.json"), key=lambda p: p.stat().st_size)
+    cells = sorted(
+        (Path(__file__).parents[2] / "lab-notes" / "table" / "cells").rglob("*.json"), key=lambda p: p.stat().st_size
+    )
     if cells:
         cell = folder / "cell.json"
         shutil.copy(cells[0], cell)

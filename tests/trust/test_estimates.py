@@ -26,7 +26,7 @@ from sbac.trust.fitting import Effort
 from sbac.trust.log import read_log
 from truth.logged import Linear, Table
 
-RESULTS = Path(__file__).parents[2] / "results"
+NOTES = Path(__file__).parents[2] / "lab-notes"
 SMALL = Effort(3, 2, (32, 32), 64, (1_000, 3_000), 2e-3, 0.1)
 
 
@@ -143,12 +143,12 @@ def test_each_threshold_gives_its_warning_and_takes_the_interval_away(changes, w
 
 
 def committed(name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (RESULTS / name).read_text().splitlines()]
+    return [json.loads(line) for line in (NOTES / name).read_text().splitlines()]
 
 
 def test_no_estimate_from_25_demonstrations_is_believed() -> None:
     """Ten policies of door-human: all gains lie too high, and four lower bounds above 0, where the truth is below."""
-    rows = committed("door-human-select.jsonl")
+    rows = committed("door-human/select.jsonl")
     assert len(rows) == 10 and all(row["true_gain"] < 0 < row["gain"] for row in rows)
     assert sum(row["gain_low"] > 0 for row in rows) == 4
     for row in rows:
@@ -158,7 +158,7 @@ def test_no_estimate_from_25_demonstrations_is_believed() -> None:
 
 def test_of_policies_from_25_episodes_most_that_fail_are_set_aside() -> None:
     """Six small logs, 36 policies, four of which fail."""
-    rows = committed("few-episodes-select.jsonl")
+    rows = committed("trust/few-episodes.jsonl")
     doubted = [bool(doubts(Diagnostics(**row["diagnostics"]), row["gain"], math.inf)) for row in rows]
     assert sum(row["true_gain"] < 0 for row in rows) == 4 and sum(doubted) == 5
     assert sum(doubt and row["true_gain"] < 0 for row, doubt in zip(rows, doubted, strict=True)) == 3
@@ -167,7 +167,7 @@ def test_of_policies_from_25_episodes_most_that_fail_are_set_aside() -> None:
     assert all(row["true_gain"] > 0 for row in sound if row["gain_low"] > 0)
 
 
-@pytest.mark.parametrize("name", ["trust-development.jsonl", "trust-table.jsonl", "trust-fresh.jsonl"])
+@pytest.mark.parametrize("name", ["trust/development.jsonl", "trust/table.jsonl", "trust/fresh.jsonl"])
 def test_the_policies_of_large_logs_stay_in_what_the_log_shows(name: str) -> None:
     """Or something else speaks against them as well: so this warning costs nothing there."""
     for row in committed(name):

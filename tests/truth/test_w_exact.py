@@ -1,4 +1,4 @@
-"""What can be proved about w in objective (8), where Q, w and the return are exact (docs/does-w-help.md)."""
+"""What can be proved about w in objective (8), where Q, w and the return are exact (lab-notes/w)."""
 
 from dataclasses import replace
 from itertools import product
