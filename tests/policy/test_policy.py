@@ -5,10 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.exporting import policies
 
 from sbac.errors import UserError
 from sbac.files import read_safetensors, write_safetensors
-from sbac.policy import Policy
+from sbac.policy import FORMULAS, Policy
 
 CONFIG = {"algorithm": "bc", "seed": 0, "label": "seed=0", "grid": []}
 
@@ -73,9 +74,11 @@ def test_observations_that_are_not_finite(value: float) -> None:
     assert policy.unchecked(observations).shape == (4, 2)
 
 
-def test_a_policy_of_one_alpha_has_no_other() -> None:
-    policy = make_policy()
-    policy.config["alpha"] = 2.0
-    assert policy.at(alpha=2.0) is policy
-    with pytest.raises(UserError, match="alpha 0.5: the policy was trained for alpha 2 alone"):
-        policy.at(alpha=0.5)
+@pytest.mark.parametrize("kind", FORMULAS)
+def test_every_kind_gives_actions_of_single_precision_for_any_number_of_rows(kind: str) -> None:
+    policy = policies.make_policy(kind)
+    observations = np.random.default_rng(0).normal(size=(600, 5)).astype(np.float32)
+    for act in (policy, policy.sample):
+        assert act(observations).dtype == np.float32 and act(observations).shape == (600, 3)
+        assert act(observations[:0]).shape == (0, 3) and act(observations[0]).shape == (3,)
+    np.testing.assert_allclose(policy(observations)[550], policy(observations[550]), atol=1e-5)
