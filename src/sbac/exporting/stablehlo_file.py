@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Array
 
 from sbac.errors import UserError
-from sbac.nn.typed import jit
 from sbac.policy import Floats, Policy
 from sbac.policy.formulas import act
 
 PLATFORMS = ("cpu", "cuda")
+_jax: Any = jax  # which annotates `jit` in part
 
 
 def stablehlo_bytes(policy: Policy) -> bytes:
@@ -24,7 +24,7 @@ def stablehlo_bytes(policy: Policy) -> bytes:
             return act(policy.kind, policy.arrays, observations)
 
     shape = jax.ShapeDtypeStruct(jax.export.symbolic_shape(f"n, {policy.observation_size}"), np.float32)
-    exported: Any = jax.export.export(jit(actions), platforms=PLATFORMS)(shape)
+    exported: Any = jax.export.export(_jax.jit(actions), platforms=PLATFORMS)(shape)
     try:
         return bytes(exported.serialize())
     except ImportError:
@@ -34,5 +34,5 @@ def stablehlo_bytes(policy: Policy) -> bytes:
 def stablehlo_runner(data: bytes) -> Callable[[Floats], Floats]:
     """A function that runs the file."""
     program: Any = jax.export.deserialize(bytearray(data))
-    call = jit(program.call)
+    call = _jax.jit(program.call)
     return lambda observations: np.asarray(call(observations))

@@ -85,6 +85,11 @@ def log_tanh_slope(u: Floats) -> Floats:
     return 2.0 * (math.log(2.0) - u - np.logaddexp(0.0, -2.0 * u))
 
 
+def drawn(mean: Floats, log_std: Floats, rng: np.random.Generator) -> Floats:
+    """Gaussian numbers."""
+    return mean + np.exp(log_std) * rng.standard_normal(mean.shape, np.float32)
+
+
 class Formula:
     """How a kind of policy acts. Works in the networks' units: standardised states, actions in [-1, 1]."""
 
@@ -125,8 +130,7 @@ class TanhGaussian(Formula):
         return s.__array_namespace__().tanh(mean)
 
     def sample(self, arrays: Arrays, s: Floats, rng: np.random.Generator) -> Floats:
-        mean, log_std = self.parts(arrays, s)
-        return np.tanh(mean + np.exp(log_std) * rng.standard_normal(mean.shape, np.float32))
+        return np.tanh(drawn(*self.parts(arrays, s), rng))
 
     def log_prob(self, arrays: Arrays, s: Floats, a: Floats) -> Floats:
         mean, log_std = self.parts(arrays, s)
@@ -141,8 +145,7 @@ class PlainGaussian(Deterministic):
     has_density = True
 
     def sample(self, arrays: Arrays, s: Floats, rng: np.random.Generator) -> Floats:
-        mean = self.mode(arrays, s)
-        return mean + np.exp(arrays["log_std"]) * rng.standard_normal(mean.shape, np.float32)
+        return drawn(self.mode(arrays, s), arrays["log_std"], rng)
 
     def log_prob(self, arrays: Arrays, s: Floats, a: Floats) -> Floats:
         log_std = arrays["log_std"]
@@ -192,8 +195,8 @@ class TanhMixture(Formula):
 
     def sample(self, arrays: Arrays, s: Floats, rng: np.random.Generator) -> Floats:
         weights, mean, log_std = self.parts(arrays, s)
-        which = (weights + rng.gumbel(size=weights.shape)).argmax(-1)[..., None]
-        groups, _, dimensions = self.sizes(arrays)
+        groups, parts, dimensions = self.sizes(arrays)
+        which = (rng.gumbel(size=(len(s), groups, parts)) + weights).argmax(-1)[..., None]
         noise = rng.standard_normal((len(s), groups, 1, dimensions), np.float32)
         return self._squashed(arrays, mean + np.exp(log_std) * noise, which)
 
@@ -240,7 +243,7 @@ class BestOf(Formula):
         candidates, count = self.candidates(arrays, s, noise), len(arrays[self.noise])
         members, width, _ = arrays["critic/weights/0"].shape
         rows = side_by_side(s, candidates, width)
-        values = sum(forward(arrays, "critic", rows, member) for member in range(members))
+        values: Numbers = sum(forward(arrays, "critic", rows, member) for member in range(members))
         return pick(candidates, values.reshape(-1, count, 1).argmax(-2), count)
 
 

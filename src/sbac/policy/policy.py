@@ -111,7 +111,7 @@ class Policy:
         s = self._standardised(observations)
         rows, together = np.atleast_2d(s), self._formula.rows_at_once
         blocks = [act(rows[i : i + together]) for i in range(0, max(len(rows), 1), together)]
-        a = within_bounds(self.arrays, np.concatenate(blocks))
+        a = within_bounds(self.arrays, blocks[0] if len(blocks) == 1 else np.concatenate(blocks))
         return a if s.ndim == 2 else a[0]
 
     def save(self, path: str | Path) -> None:
