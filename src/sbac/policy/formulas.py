@@ -41,8 +41,8 @@ def forward(arrays: Arrays, name: str, x: Numbers, member: int | None = None) ->
 
 
 def layers(arrays: Arrays, name: str) -> int:
-    """How many layers the MLP `name` has."""
-    count = 0
+    """How many layers the MLP `name` has, at least 1."""
+    count = 1
     while f"{name}/weights/{count}" in arrays:
         count += 1
     return count

@@ -36,7 +36,7 @@ class PolicyHeader:
 class Policy:
     """Maps observations to actions, both in the environment's units.
 
-    `config` is the run's full configuration with its own seed and grid values; `meta` holds the kind.
+    `config` is the run's full configuration with its own seed and grid values.
     """
 
     def __init__(self, kind: str, arrays: Mapping[str, Floats], config: Mapping[str, Any]) -> None:
@@ -145,7 +145,7 @@ class Policy:
                     raise ValueError(f"actions of shape {shape[1:]}, other than those of the bounds")
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
             raise UserError(f"{path}: a damaged policy ({type(error).__name__}: {error})") from None
         return policy
 

@@ -34,8 +34,7 @@ class Actors:
         self.program: OnDevice | None = None
         together = alike(policies)
         if together is not None:
-            kind, units = together[0].kind, log.units
-            names = together[0].arrays
+            kind, names, units = together[0].kind, together[0].arrays, log.units
             constants = {name: jnp.asarray(np.stack([p.arrays[name] for p in together])) for name in names}
             low, high = (jnp.asarray(bound, jnp.float32) for bound in (log.data.action_low, log.data.action_high))
 
