@@ -187,7 +187,7 @@ def cloned(kind: str) -> Clone:
     return Clone(*map(float, run(jax.random.key(0))))
 
 
-def test_a_mixture_can_express_it_reaches_the_entropy_and_stays_with_the_data() -> None:
+def test_a_mixture_reaches_the_entropy_and_stays_with_the_data() -> None:
     clone = cloned("mixture")
     assert -0.05 < clone.excess < 0.25
     assert clone.stray < 0.05
