@@ -204,8 +204,6 @@ def test_other_arguments_of_a_policy(value: Any, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="policy"):
         sbac.export(value, tmp_path / "policy.onnx")
     if value != 3:
-        with pytest.raises(UserError, match="alpha"):
-            linear_policy().at(alpha=value)
         with pytest.raises(UserError, match="seed"):
             linear_policy().sample(np.zeros(3), seed=value)
         with pytest.raises(UserError, match="validation"):

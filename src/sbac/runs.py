@@ -284,8 +284,8 @@ def policy_setting(policy: Policy, grid: Iterable[str]) -> dict[str, Setting]:
 
 
 def offered(policies: Iterable[Policy]) -> list[Policy]:
-    """What there is to choose from: the policies, those with a dial at every alpha that it offers."""
-    return [turned for policy in policies for turned in policy.spread()]
+    """What there is to choose from."""
+    return list(policies)
 
 
 def config_fields(record: RunRecord) -> set[str]:

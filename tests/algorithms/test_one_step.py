@@ -100,7 +100,7 @@ def test_a_richer_behaviour_is_trained_beside_the_start() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("behaviour", ["gaussian", "mixture-per-dim", "mixture", "flow"])
+@pytest.mark.parametrize("behaviour", ["gaussian", "mixture-per-dim", "mixture"])
 def test_learns_the_small_problem(behaviour: str) -> None:
     fields = {"behaviour": behaviour, "alpha": 0.05, "samples": 4, "learning_rate": 2e-3, **harness.FAST}
     harness.assert_in_band("one-step", harness.scores("one-step", steps=(3000, 1500), seeds=2, **fields))

@@ -5,7 +5,7 @@ import numpy as np
 from sbac.policy import Floats, Policy
 
 CONFIG = {"algorithm": "bc", "seed": 0, "label": "seed=0", "grid": []}
-COMPONENTS, BINS, CANDIDATES = 4, 8, 10
+COMPONENTS, CANDIDATES = 4, 10
 
 
 def network(rng: np.random.Generator, name: str, sizes: list[int], members: int | None = None) -> dict[str, Floats]:
@@ -53,12 +53,5 @@ def make_policy(
         arrays |= mlp("policy", observations, 2 * actions)
     if kind == "best-of-gaussian":
         arrays |= mlp("critic", observations + actions, 1, members=5) | {"noise_limit": np.asarray(2.0)}
-    if kind in ("best-of-gaussian", "tanh-flow"):
         arrays |= {"noise": rng.normal(size=(CANDIDATES, actions))}
-    if kind == "tanh-flow":
-        for layer in range(min(actions, 4)):
-            moved = actions - actions // 2 if layer % 2 == 0 else actions // 2
-            made = mlp(f"coupling{layer}", observations + actions - moved, moved * (3 * BINS - 1))
-            last = f"coupling{layer}/weights/{len(hidden)}"
-            arrays |= made | {last: 0.1 * made[last]}  # as `sbac.nn.behaviour` begins
     return Policy(kind, arrays, CONFIG)

@@ -45,7 +45,7 @@ def test_a_policy_of_a_run(run: Path, tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_a_policy_file_with_the_format_named(run: Path, tmp_path: Path) -> None:
     source, out = run / "policies" / f"{LABELS[0]}.safetensors", tmp_path / "policy.bin"
-    assert cli.main(["export", str(source), "--format", "onnx", "--out", str(out), "--alpha", "1"]) == 0
+    assert cli.main(["export", str(source), "--format", "onnx", "--out", str(out)]) == 0
     assert exported_actions(out) == 1
 
 
@@ -62,10 +62,6 @@ def test_the_selected_policy(run: Path, tmp_path: Path) -> None:
         (["--out", "x.onnx", "--label", "alpha=2_seed=1"], "did you mean 'alpha=2_seed=0'?"),
         (["--out", "x.onnx", "--label", LABELS[0], "--format", "pickle"], "unknown format 'pickle'"),
         (["--out", "x.txt", "--label", LABELS[0]], "x.txt: of which format?"),
-        (
-            ["--out", "x.onnx", "--label", LABELS[0], "--alpha", "3"],
-            "alpha 3: the policy was trained for alpha 1 alone",
-        ),
         ([], "--out"),
     ],
 )

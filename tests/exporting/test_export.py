@@ -1,7 +1,9 @@
-"""Exported policies: the same actions as in numpy, for every kind of policy, and nothing written that is wrong."""
+"""One text of every formula: JAX, ONNX and StableHLO act as numpy does, and nothing is written that is wrong."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,12 +18,13 @@ from sbac.algorithms.base import Algorithm, Spec
 from sbac.config import changed, fields_of
 from sbac.errors import UserError
 from sbac.exporting import export_policy as exporting
-from sbac.exporting.formulas import EXPORTED
-from sbac.policy import FORMULAS, Policy
+from sbac.policy import FORMULAS, Floats, Policy
+from sbac.policy.formulas import act
 from tests.algorithms import acting
 from tests.exporting.policies import make_policy
 
 SIZES = {"": {}, "one action": {"actions": 1}, "normalised": {"normalise": True}, "one layer": {"hidden": (16,)}}
+FORMS = [*(("onnx", size) for size in SIZES), ("stablehlo", ""), ("jax", "normalised")]
 
 
 def agreement(policy: Policy, format: str) -> exporting.Agreement:
@@ -36,19 +39,15 @@ def assert_equal(found: exporting.Agreement) -> None:
     assert (found.distances > exporting.TOLERANCE).mean() < 0.01
 
 
-def test_every_kind_of_policy_is_exported() -> None:
-    assert EXPORTED.keys() == FORMULAS.keys()
-
-
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("form", "size"), FORMS)
 @pytest.mark.parametrize("kind", FORMULAS)
-def test_onnx_equals_numpy(kind: str, size: str) -> None:
-    assert_equal(agreement(make_policy(kind, **SIZES[size]), "onnx"))
-
-
-@pytest.mark.parametrize("kind", FORMULAS)
-def test_stablehlo_equals_numpy(kind: str) -> None:
-    assert_equal(agreement(make_policy(kind), "stablehlo"))
+def test_every_form_of_a_formula_equals_numpy(kind: str, form: str, size: str) -> None:
+    policy = make_policy(kind, **SIZES[size])
+    if form == "jax":
+        in_jax = jax.jit(lambda observations: act(kind, policy.arrays, observations))
+        assert_equal(exporting.compare(policy, lambda observations: np.asarray(in_jax(observations)), rows=300))
+    else:
+        assert_equal(agreement(policy, form))
 
 
 def random_policies(method: Algorithm, **options: str) -> list[Policy]:
@@ -72,7 +71,7 @@ def test_the_policies_of_every_method(name: str) -> None:
         assert_equal(agreement(policy, "onnx"))
 
 
-@pytest.mark.parametrize("behaviour", ["mixture", "mixture-per-dim", "flow"])
+@pytest.mark.parametrize("behaviour", ["mixture", "mixture-per-dim"])
 def test_the_policies_of_richer_behaviours(behaviour: str) -> None:
     policies = random_policies(find("fisher-brc"), behaviour=behaviour)
     assert {policy.kind for policy in policies} == {f"tanh-{behaviour}", "tanh-gaussian"}
@@ -140,21 +139,14 @@ def test_a_diverged_policy_is_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_kind_without_a_graph_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(EXPORTED, "gaussian")
-    with pytest.raises(UserError, match="kind 'gaussian' cannot be exported"):
-        sbac.export(make_policy("gaussian"), tmp_path / "policy.onnx")
-
-
-def test_a_program_that_differs_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["policy.onnx", "policy.stablehlo"])
+def test_a_program_that_differs_is_not_written(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check sees a scale that is wrong by a part in a thousand."""
-    right = exporting.write_down
 
-    def wrong(policy: Policy):
-        std = policy.arrays["scale/observation_std"] * 1.001
-        return right(Policy(policy.kind, policy.arrays | {"scale/observation_std": std}, policy.config))
+    def wrong(kind: str, arrays: Mapping[str, Floats], observations: Any) -> Any:
+        return act(kind, {**arrays, "scale/observation_std": arrays["scale/observation_std"] * 1.001}, observations)
 
-    monkeypatch.setattr(exporting, "write_down", wrong)
+    monkeypatch.setattr(f"sbac.exporting.{name.split('.')[1]}_file.act", wrong)
     with pytest.raises(UserError, match="differs from the policy"):
-        sbac.export(make_policy("tanh-gaussian"), tmp_path / "policy.onnx")
+        sbac.export(make_policy("tanh-gaussian"), tmp_path / name)
     assert not list(tmp_path.iterdir())

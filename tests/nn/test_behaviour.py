@@ -12,7 +12,6 @@ import pytest
 from sbac.algorithms.cloning import behaviour_actor
 from sbac.errors import UserError
 from sbac.nn import Trained, behaviour
-from sbac.nn.spline import TAIL, spline, spline_inverse, spline_parameters
 from tests.algorithms import harness
 
 KINDS = sorted(behaviour.MODELS)
@@ -27,39 +26,9 @@ def states(count: int) -> jax.Array:
     return jax.random.normal(jax.random.key(7), (count, 3))
 
 
-# --- Splines -----------------------------------------------------------------------------------------------------
-
-
-def test_a_spline_of_zeros_is_the_identity() -> None:
-    x = jnp.linspace(-6, 6, 41)
-    y, log_slope = jax.jit(lambda x: spline(x, spline_parameters(jnp.zeros(23))))(x)
-    np.testing.assert_allclose(y, x, atol=1e-5)
-    np.testing.assert_allclose(log_slope, 0, atol=1e-5)
-
-
-def test_a_spline_and_its_inverse_undo_each_other_and_know_their_slopes() -> None:
-    parameters = spline_parameters(2 * jax.random.normal(jax.random.key(0), (23,)))
-    x = jnp.linspace(-5, 5, 501)
-    y, log_slope = jax.jit(spline)(x, parameters)
-    assert (jnp.diff(y) > 0).all()
-    assert float(jnp.abs(y - x).max()) > 0.5
-    back, log_slope_back = jax.jit(spline_inverse)(y, parameters)
-    np.testing.assert_allclose(back, x, atol=2e-3)
-    np.testing.assert_allclose(log_slope_back, -log_slope, atol=2e-2)
-    automatic = jax.jit(jax.vmap(jax.grad(lambda v: spline(v, parameters)[0])))(x)
-    np.testing.assert_allclose(jnp.exp(log_slope), automatic, rtol=1e-3)
-    np.testing.assert_array_equal(y[jnp.abs(x) > TAIL], x[jnp.abs(x) > TAIL])
-
-
 # --- Densities ---------------------------------------------------------------------------------------------------
 
-EVERY = [
-    pytest.param(
-        kind, actions, id=f"{kind}-{actions}", marks=pytest.mark.slow if (kind, actions) == ("flow", 3) else ()
-    )
-    for kind in KINDS
-    for actions in (1, 3)
-]
+EVERY = [(kind, actions) for kind in KINDS for actions in (1, 3)]
 GRID = np.linspace(-40, 40, 40_001)
 
 
@@ -218,9 +187,8 @@ def cloned(kind: str) -> Clone:
     return Clone(*map(float, run(jax.random.key(0))))
 
 
-@pytest.mark.parametrize("kind", ["mixture", pytest.param("flow", marks=pytest.mark.slow)])
-def test_models_that_can_express_it_reach_the_entropy_and_stay_with_the_data(kind: str) -> None:
-    clone = cloned(kind)
+def test_a_mixture_reaches_the_entropy_and_stays_with_the_data() -> None:
+    clone = cloned("mixture")
     assert -0.05 < clone.excess < 0.25
     assert clone.stray < 0.05
     assert clone.lost < 0.05

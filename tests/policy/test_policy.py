@@ -5,11 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.exporting import policies
 
 from sbac.errors import UserError
 from sbac.files import read_safetensors, write_safetensors
-from sbac.policy import Policy
+from sbac.policy import FORMULAS, Policy
 
+CRITIC = {"weights": (8, 32), "biases": (32,)}
 CONFIG = {"algorithm": "bc", "seed": 0, "label": "seed=0", "grid": []}
 
 
@@ -52,10 +54,25 @@ def test_what_is_no_policy(header: dict[str, str], message: str, tmp_path: Path)
     assert str(raised.value).startswith(f"{tmp_path / 'wrong'}: ") and "\n" not in str(raised.value)
 
 
-def test_arrays_that_do_not_fit(tmp_path: Path) -> None:
-    policy = make_policy()
-    policy.arrays["policy/weights/0"] = np.zeros((4, 2), np.float32)
-    policy.save(tmp_path / "policy")
+@pytest.mark.parametrize(
+    ("kind", "damaged"),
+    [
+        ("deterministic", {"policy/weights/0": np.zeros((4, 32))}),
+        ("best-of-vae", {f"critic/{part}/0": np.zeros((0, *shape)) for part, shape in CRITIC.items()}),
+        ("tanh-mixture-per-dim", {f"scale/action_{bound}": np.zeros(0) for bound in ("low", "high")}),
+    ],
+)
+def test_arrays_that_do_not_fit(kind: str, damaged: dict[str, np.ndarray], tmp_path: Path) -> None:
+    policy = policies.make_policy(kind)
+    Policy(kind, policy.arrays | damaged, CONFIG).save(tmp_path / "policy")
+    with pytest.raises(UserError, match="a damaged policy"):
+        Policy.load(tmp_path / "policy")
+
+
+def test_a_policy_without_its_network(tmp_path: Path) -> None:
+    policy = policies.make_policy("deterministic", observations=3, actions=3)
+    scales = {name: array for name, array in policy.arrays.items() if name.startswith("scale/")}
+    Policy(policy.kind, scales, CONFIG).save(tmp_path / "policy")
     with pytest.raises(UserError, match="a damaged policy"):
         Policy.load(tmp_path / "policy")
 
@@ -73,9 +90,11 @@ def test_observations_that_are_not_finite(value: float) -> None:
     assert policy.unchecked(observations).shape == (4, 2)
 
 
-def test_a_policy_of_one_alpha_has_no_other() -> None:
-    policy = make_policy()
-    policy.config["alpha"] = 2.0
-    assert policy.at(alpha=2.0) is policy
-    with pytest.raises(UserError, match="alpha 0.5: the policy was trained for alpha 2 alone"):
-        policy.at(alpha=0.5)
+@pytest.mark.parametrize("kind", FORMULAS)
+def test_every_kind_gives_actions_of_single_precision_for_any_number_of_rows(kind: str) -> None:
+    policy = policies.make_policy(kind)
+    observations = np.random.default_rng(0).normal(size=(600, 5)).astype(np.float32)
+    for act in (policy, policy.sample):
+        assert act(observations).dtype == np.float32 and act(observations).shape == (600, 3)
+        assert act(observations[:0]).shape == (0, 3) and act(observations[0]).shape == (3,)
+    np.testing.assert_allclose(policy(observations)[550], policy(observations[550]), atol=1e-5)

@@ -8,10 +8,6 @@ import numpy as np
 import pytest
 
 import sbac
-from sbac import files
-from sbac.exporting.choosing import chosen_policy
-from sbac.records import as_json
-from sbac.report.card import build_card
 from sbac.trust.choosing import (
     Candidate,
     Choice,
@@ -27,7 +23,6 @@ from sbac.trust.choosing import (
 from sbac.trust.describe import choice_text
 from sbac.trust.estimates import from_replicates
 from sbac.trust.fitting import Effort
-from sbac.trust.log import read_log
 from truth.logged import Table
 
 from .test_estimates import SOUND
@@ -245,25 +240,3 @@ def test_a_card_has_no_settings_to_take_from_elsewhere(trained, capsys) -> None:
 
     assert cli.main(["report", str(trained[1]), "--card", "--developed-on", "results"]) == 2
     assert "--developed-on: not read with --card" in capsys.readouterr().err
-
-
-def test_a_dial_is_judged_at_all_its_alphas(tmp_path) -> None:
-    """The alpha that is taken need not be one that a policy file stands at; export and card find it all the same."""
-    data, folder = sbac.Dataset(**Table.random(0).log(30, 0)), tmp_path / "run"
-    run = sbac.train(data, "sbac", steps=[20, 20], dial=True, seeds=2, hidden=[16], batch_size=32, evaluate=False,
-                     progress=False, out=folder)  # fmt: skip
-    choice = select(run, data, effort=TINY, model=False)
-    offers = {(row["alpha"], row["seed"]) for row in choice.table}
-    assert offers == {(2.0**power, seed) for power in range(-4, 3) for seed in (0, 1)}
-    assert len({row["label"] for row in choice.table}) == 14
-    label = "alpha=0.25_seed=1"
-    record = dataclasses.replace(choice_record(choice), label=label)
-    (folder / "selection.json").write_text(json.dumps(files.finite(as_json(record))))
-    wanted = run.policies[1].at(alpha=0.25)
-    taken = chosen_policy(folder)
-    assert taken.config["label"] == label and taken.config["alpha"] == 0.25
-    np.testing.assert_array_equal(taken(data.observations[:5]), wanted(data.observations[:5]))
-    assert not np.array_equal(taken(data.observations[:5]), run.policies[1](data.observations[:5]))
-    assert label in build_card(run, read_log(data, 0.99), record)
-    with pytest.raises(sbac.UserError, match=r"alpha=0\.3"):
-        chosen_policy(folder, "alpha=0.3_seed=1")

@@ -76,10 +76,6 @@ def clone_actor(config: CloneConfig, past: Past, state: Clone) -> Actor:
 
 def behaviour_actor(model: Behaviour) -> Actor:
     """The policy that acts as a behaviour model does."""
-    if isinstance(model, behaviour.FlowPolicy):
-        nets = {f"coupling{i}": net for i, net in enumerate(model.nets)}
-        noise = behaviour.candidate_noise(model.scale.net.biases[-1].shape[-1] // 2)
-        return Actor("tanh-flow", {"policy": model.scale.net, **nets}, {"noise": noise})
     if isinstance(model, behaviour.MixturePolicy):
         return Actor("tanh-mixture", {"policy": model.net})
     if isinstance(model, behaviour.MixturePerDimPolicy):

@@ -1,8 +1,15 @@
 """`sbac export`: a trained policy as a file for other software."""
 
 import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sbac.cli.core import Commands
+from sbac.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    from sbac.policy import Policy
 
 
 def add(commands: Commands) -> None:
@@ -17,20 +24,51 @@ def add(commands: Commands) -> None:
     parser.add_argument("--out", required=True, metavar="FILE", help="where to, such as policy.onnx")
     parser.add_argument("--format", metavar="NAME", help="onnx or stablehlo (default: what FILE ends with)")
     parser.add_argument("--label", metavar="L", help="which policy of the run (default: the one that select chose)")
-    parser.add_argument("--alpha", type=float, metavar="A", help="which alpha, of a policy trained for a range of them")
     parser.set_defaults(run=_export)
 
 
 def _export(args: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from sbac.exporting import export
-    from sbac.exporting.choosing import chosen_policy
 
-    policy = chosen_policy(Path(args.target), args.label)
-    if args.alpha is not None:
-        policy = policy.at(alpha=args.alpha)
+    policy = _policy(Path(args.target), args.label)
     export(policy, args.out, args.format)
-    sizes = len(policy.arrays["scale/observation_mean"]), len(policy.arrays["scale/action_low"])
-    print(f"{args.out}: {policy.config['label']}, observations (n, {sizes[0]}) to actions (n, {sizes[1]})")
+    sizes = f"observations (n, {policy.observation_size}) to actions (n, {policy.action_size})"
+    print(f"{args.out}: {policy.config['label']}, {sizes}")
     return 0
+
+
+def _policy(target: Path, label: str | None) -> "Policy":
+    """A policy file itself; of a run's folder the policy `label`, or the one that was selected, or the only one."""
+    from sbac.policy import Policy
+    from sbac.runs import policy_file, read_record
+
+    if target.is_file():
+        policy = Policy.load(target)
+        if label is not None and policy.config["label"] != label:
+            raise UserError(f"{target}: holds the policy {policy.config['label']}, not {label}")
+        return policy
+    labels = read_record(target).labels
+    wanted = label or _selected(target) or (labels[0] if len(labels) == 1 else None)
+    if wanted is None:
+        raise UserError(f"{target}: holds {len(labels)} policies; name one with --label, such as {labels[0]}")
+    if wanted not in labels:
+        raise unknown(f"policy of {target}", wanted, labels)
+    path = policy_file(target, wanted)
+    if not path.exists():
+        raise UserError(f"{path}: no such policy yet; finish the run with sbac train --resume")
+    return Policy.load(path)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is read here of the file in which `sbac select` names its choice."""
+
+    label: str
+
+
+def _selected(folder: Path) -> str | None:
+    from sbac.files import read_json
+    from sbac.records import parse
+
+    path = folder / "selection.json"
+    return parse(Selection, read_json(path), str(path)).label if path.exists() else None

@@ -1,6 +1,5 @@
 """`sbac.export`: a policy as a file for other software, checked against the policy itself before it is written."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +8,7 @@ import numpy as np
 
 from sbac import files
 from sbac.errors import UserError, name_of, path_of, unknown
-from sbac.exporting.formulas import EXPORTED, write_down
 from sbac.policy import Floats, Policy
-from sbac.policy.policy import FORMAT as POLICY_FORMAT
 
 FORMATS = {".onnx": "onnx", ".stablehlo": "stablehlo"}
 """The format that the ending of a file's name stands for."""
@@ -53,21 +50,16 @@ def _policy(value: object) -> Policy:
 
 def program(policy: Policy, format: str) -> tuple[bytes, Callable[[Floats], Floats] | None]:
     """The file's content, and a function that runs it (None: what runs it is not installed)."""
-    if policy.kind not in EXPORTED:
-        raise UserError(f"a policy of kind {policy.kind!r} cannot be exported; expected one of: {', '.join(EXPORTED)}")
     if not policy.is_finite:
         raise UserError("the policy holds numbers that are not finite: its training has diverged")
-    graph = write_down(policy)
-    observations, actions = len(policy.arrays["scale/observation_mean"]), len(policy.arrays["scale/action_low"])
     if format == "stablehlo":
         from sbac.exporting.stablehlo_file import stablehlo_bytes, stablehlo_runner
 
-        data = stablehlo_bytes(graph, observations)
+        data = stablehlo_bytes(policy)
         return data, stablehlo_runner(data)
     from sbac.exporting.onnx_file import onnx_bytes, onnx_runner
 
-    about = {"kind": policy.kind, "format": POLICY_FORMAT, "config": policy.config}
-    data = onnx_bytes(graph, observations, actions, {"sbac": json.dumps(about, sort_keys=True)})
+    data = onnx_bytes(policy)
     return data, onnx_runner(data)
 
 

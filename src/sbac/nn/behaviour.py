@@ -1,4 +1,4 @@
-"""Models of the behaviour policy mu(a|s), from one tanh-Gaussian to a normalising flow.
+"""Models of the behaviour policy mu(a|s), from one tanh-Gaussian to a mixture.
 
 All are densities over pre-tanh actions u with the conventions of `sbac.nn.gaussian`, and all have the methods of
 `ActionDensity`: `log_density(u)`, `log_prob(actions)`, `log_prob_pre_tanh(u)`, `sample(key, shape)`, `mode()`. Only
@@ -15,13 +15,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.errors import unknown
-from sbac.nn.gaussian import Gaussian, GaussianPolicy, bounded_log_std, log_tanh_slope, pre_tanh
+from sbac.nn.gaussian import GaussianPolicy, bounded_log_std, log_tanh_slope, pre_tanh
 from sbac.nn.mlp import MLP
-from sbac.nn.spline import spline, spline_inverse, spline_parameters
 
 COMPONENTS = 5
-BINS = 8
-CANDIDATES = 64  # drawn once to find the mode of a flow, which has no formula
 
 
 @runtime_checkable
@@ -164,92 +161,14 @@ class MixturePerDimPolicy(eqx.Module):
         return MixturePerDim(Mixture(logits, mean[..., None], bounded_log_std(raw)[..., None]))
 
 
-# --- Normalising flow --------------------------------------------------------------------------------------------
-
-
-class Flow(eqx.Module, _Squashed):
-    """u = mean(s) + std(s) T(z), z normal: T passes z through one coupling layer after the other."""
-
-    observations: Float[Array, "*batch obs"]
-    scale: Gaussian
-    nets: list[MLP]
-
-    def log_density(self, u: Float[Array, "*batch act"]) -> Float[Array, "*batch"]:
-        z = (u - self.scale.mean) * jnp.exp(-self.scale.log_std)
-        log_slope = -self.scale.log_std.sum(-1)
-        for layer in reversed(range(len(self.nets))):
-            z, log_slopes = self._coupling(layer, z, spline_inverse)
-            log_slope += log_slopes
-        return log_normal(z, jnp.zeros(()), jnp.zeros(())).sum(-1) + log_slope
-
-    def sample_pre_tanh(self, key: PRNGKeyArray, shape: Sequence[int] = ()) -> Float[Array, "..."]:
-        return self._from_noise(jax.random.normal(key, (*shape, *self.scale.mean.shape)))
-
-    def mode(self) -> Float[Array, "*batch act"]:
-        """The densest of some fixed candidates."""
-        *batch, actions = self.scale.mean.shape
-        noise = candidate_noise(actions).reshape(CANDIDATES, *(1,) * len(batch), actions)
-        u = self._from_noise(jnp.broadcast_to(noise, (CANDIDATES, *batch, actions)))
-        best = self.log_density(u).argmax(0)
-        return jnp.tanh(jnp.take_along_axis(u, best[None, ..., None], axis=0)[0])
-
-    def _from_noise(self, z: Float[Array, "... act"]) -> Float[Array, "... act"]:
-        for layer in range(len(self.nets)):
-            z, _ = self._coupling(layer, z, spline)
-        return self.scale.mean + jnp.exp(self.scale.log_std) * z
-
-    def _coupling(
-        self, layer: int, z: Float[Array, "... act"], transform: Callable[..., tuple[Array, Array]]
-    ) -> tuple[Float[Array, "... act"], Float[Array, "..."]]:
-        """Splines move one half of the dimensions, given the state and the other half; the halves alternate."""
-        first, second = jnp.split(z, [z.shape[-1] // 2], axis=-1)
-        kept, moved = (first, second) if layer % 2 == 0 else (second, first)
-        observations = jnp.broadcast_to(self.observations, (*z.shape[:-1], self.observations.shape[-1]))
-        raw = self.nets[layer](observations, kept).reshape(*moved.shape, 3 * BINS - 1)
-        moved, log_slopes = transform(moved, spline_parameters(raw))
-        halves = (kept, moved) if layer % 2 == 0 else (moved, kept)
-        return jnp.concatenate(halves, axis=-1), log_slopes.sum(-1)
-
-
-class FlowPolicy(eqx.Module):
-    """Spline coupling layers (Durkan et al., 2019) around a Gaussian: one for each dimension, at most four."""
-
-    scale: GaussianPolicy
-    nets: list[MLP]
-
-    @classmethod
-    def create(cls, key: PRNGKeyArray, observations: int, hidden: Sequence[int], actions: int) -> "FlowPolicy":
-        scale_key, *keys = jax.random.split(key, 1 + min(actions, 4))
-        nets = list[MLP]()
-        for layer, k in enumerate(keys):
-            moved = moved_by(layer, actions)
-            inputs, outputs = observations + actions - moved, moved * (3 * BINS - 1)
-            nets.append(MLP.create(k, inputs, hidden, outputs, last_scale=0.1))
-        return cls(GaussianPolicy.create(scale_key, observations, hidden, actions), nets)
-
-    def __call__(self, observations: Float[Array, "*batch obs"]) -> Flow:
-        return Flow(observations, self.scale(observations), self.nets)
-
-
-def candidate_noise(actions: int) -> Float[Array, "candidates act"]:
-    """The fixed noise behind the candidates for a flow's mode."""
-    return jax.random.normal(jax.random.key(0), (CANDIDATES, actions))
-
-
-def moved_by(layer: int, actions: int) -> int:
-    """How many dimensions a layer moves: the last ones if it is even, the first ones if odd."""
-    return actions - actions // 2 if layer % 2 == 0 else actions // 2
-
-
 # --- By name -----------------------------------------------------------------------------------------------------
 
-BehaviourKind = Literal["gaussian", "mixture-per-dim", "mixture", "flow"]
+BehaviourKind = Literal["gaussian", "mixture-per-dim", "mixture"]
 Create = Callable[[PRNGKeyArray, int, Sequence[int], int], Behaviour]
 MODELS: dict[str, Create] = {
     "gaussian": GaussianPolicy.create,
     "mixture-per-dim": MixturePerDimPolicy.create,
     "mixture": MixturePolicy.create,
-    "flow": FlowPolicy.create,
 }
 
 

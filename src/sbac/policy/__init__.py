@@ -1,4 +1,4 @@
-"""Trained policies in numpy: they act without JAX."""
+"""Trained policies: the formulas by which they act, and the policy in numpy, which acts without JAX."""
 
 from sbac.policy.formulas import FORMULAS, Floats
 from sbac.policy.policy import Policy

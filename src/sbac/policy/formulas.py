@@ -1,49 +1,78 @@
-"""The formulas of all kinds of policies in numpy, over the arrays that training made."""
+"""How each kind of policy acts, written once for numpy, JAX and ONNX.
+
+A formula computes with the functions of its input's namespace, `__array_namespace__`. With an array of numpy it acts.
+With one of JAX it acts on a device, or becomes StableHLO. With a tensor of `sbac.exporting.onnx_file` it becomes a
+graph of ONNX. The number of rows is then unknown, so all sizes come from the policy's arrays. Samples and densities
+are for numpy alone.
+"""
 
 import math
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sbac.policy.splines import spline
-
 Floats = NDArray[np.floating[Any]]
+Numbers = Any
+"""An array of numpy or of JAX, or a tensor of ONNX."""
+Arrays = Mapping[str, Numbers]
 
 
-def forward(arrays: Mapping[str, Floats], name: str, x: Floats) -> Floats:
-    """The MLP `name`: weights `name/weights/i`, biases `name/biases/i`; LayerNorm after ReLU where flagged."""
+def forward(arrays: Arrays, name: str, x: Numbers, member: int | None = None) -> Numbers:
+    """The MLP `name`: weights `name/weights/i`, biases `name/biases/i`; LayerNorm after ReLU where flagged.
+
+    member: which one of a stack of MLPs.
+    """
+    xp = x.__array_namespace__()
     normalise = f"{name}/normalise" in arrays
-    last = sum(key.startswith(f"{name}/weights/") for key in arrays) - 1
-    lead, x = x.shape[:-1], x.reshape(-1, x.shape[-1])  # one product of many rows, not one for each of many stacks
-    for i in range(last):
-        x = x @ arrays[f"{name}/weights/{i}"]
-        x += arrays[f"{name}/biases/{i}"]
-        np.maximum(x, 0.0, out=x)
-        if normalise:
-            x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
-    x = x @ arrays[f"{name}/weights/{last}"] + arrays[f"{name}/biases/{last}"]
-    return x.reshape(*lead, x.shape[-1])
+    last = layers(arrays, name) - 1
+    for i in range(last + 1):
+        weights, biases = arrays[f"{name}/weights/{i}"], arrays[f"{name}/biases/{i}"]
+        x = x @ (weights if member is None else weights[member])
+        x += biases if member is None else biases[member]
+        if i < last:
+            x = xp.maximum(x, 0.0)
+            if normalise:
+                x = x - x.mean(-1, keepdims=True)
+                x = x / xp.sqrt((x * x).mean(-1, keepdims=True) + 1e-5)
+    return x
 
 
-def ensemble(arrays: Mapping[str, Floats], name: str, x: Floats) -> Floats:
-    """Scalar outputs of every member of a stacked MLP: (members, n)."""
-    members = len(arrays[f"{name}/weights/0"])
-    prefix = f"{name}/"
-    rows = [
-        forward({k: v[m] if "/normalise" not in k else v for k, v in arrays.items() if k.startswith(prefix)}, name, x)
-        for m in range(members)
-    ]
-    return np.stack(rows)[..., 0]
+def layers(arrays: Arrays, name: str) -> int:
+    """How many layers the MLP `name` has, at least 1."""
+    count = 1
+    while f"{name}/weights/{count}" in arrays:
+        count += 1
+    return count
+
+
+def outputs(arrays: Arrays, name: str) -> int:
+    """How many numbers the MLP `name` gives for a row."""
+    return arrays[f"{name}/biases/{layers(arrays, name) - 1}"].shape[-1]
+
+
+def side_by_side(s: Numbers, x: Numbers, width: int) -> Numbers:
+    """Rows of a state beside each of its k parts: s (n, obs) and x (n, k, size) or (k, size) to (n k, width)."""
+    s = s[..., None, :]
+    # Adding a column of zeros repeats the rows of one for those of the other.
+    rows = s.__array_namespace__().concat([s + 0.0 * x[..., :1], x + 0.0 * s[..., :1]], axis=-1)
+    return rows.reshape(-1, width)  # one product of many rows, not one for each of many stacks
+
+
+def pick(values: Numbers, which: Numbers, count: int) -> Numbers:
+    """Of (..., count, size) values those with the numbers `which` (..., 1)."""
+    chosen = which.__array_namespace__().equal(which, np.arange(count))
+    return (values * chosen[..., None]).sum(-2)
 
 
 # The constants of these three are those of sbac.nn.gaussian; a test compares them.
 
 
-def bounded_log_std(raw: Floats) -> Floats:
+def bounded_log_std(raw: Numbers) -> Numbers:
     """A network's output squashed into [-5, 2]."""
-    return -5.0 + 3.5 * (np.tanh(raw) + 1.0)
+    return -5.0 + 3.5 * (raw.__array_namespace__().tanh(raw) + 1.0)
 
 
 def pre_tanh(a: Floats) -> Floats:
@@ -56,27 +85,35 @@ def log_tanh_slope(u: Floats) -> Floats:
     return 2.0 * (math.log(2.0) - u - np.logaddexp(0.0, -2.0 * u))
 
 
+def drawn(mean: Floats, log_std: Floats, rng: np.random.Generator) -> Floats:
+    """Gaussian numbers."""
+    return mean + np.exp(log_std) * rng.standard_normal(mean.shape, np.float32)
+
+
 class Formula:
     """How a kind of policy acts. Works in the networks' units: standardised states, actions in [-1, 1]."""
 
     has_density = False
+    rows_at_once = sys.maxsize
+    """Of a batch in numpy; a bound for kinds that take much memory for a row."""
 
-    def mode(self, arrays: Mapping[str, Floats], s: Floats) -> Floats:
+    def mode(self, arrays: Arrays, s: Numbers) -> Numbers:
+        """The one action at each of the states (n, obs), in any namespace."""
         raise NotImplementedError
 
-    def sample(self, arrays: Mapping[str, Floats], s: Floats, rng: np.random.Generator) -> Floats:
+    def sample(self, arrays: Arrays, s: Floats, rng: np.random.Generator) -> Floats:
         """Stochastic kinds draw; the others repeat their mode."""
         return self.mode(arrays, s)
 
-    def log_prob(self, arrays: Mapping[str, Floats], s: Floats, a: Floats) -> Floats:
+    def log_prob(self, arrays: Arrays, s: Floats, a: Floats) -> Floats:
         raise NotImplementedError
 
 
 class Deterministic(Formula):
     """a = tanh(net(s))."""
 
-    def mode(self, arrays: Mapping[str, Floats], s: Floats) -> Floats:
-        return np.tanh(forward(arrays, "policy", s))
+    def mode(self, arrays: Arrays, s: Numbers) -> Numbers:
+        return s.__array_namespace__().tanh(forward(arrays, "policy", s))
 
 
 class TanhGaussian(Formula):
@@ -84,46 +121,42 @@ class TanhGaussian(Formula):
 
     has_density = True
 
-    def parts(self, arrays: Mapping[str, Floats], s: Floats) -> tuple[Floats, Floats]:
-        mean, raw = np.split(forward(arrays, "policy", s), 2, axis=-1)
-        return mean, bounded_log_std(raw)
+    def parts(self, arrays: Arrays, s: Numbers) -> tuple[Numbers, Numbers]:
+        out, actions = forward(arrays, "policy", s), outputs(arrays, "policy") // 2
+        return out[..., :actions], bounded_log_std(out[..., actions:])
 
-    def mode(self, arrays: Mapping[str, Floats], s: Floats) -> Floats:
-        return np.tanh(self.parts(arrays, s)[0])
+    def mode(self, arrays: Arrays, s: Numbers) -> Numbers:
+        mean = forward(arrays, "policy", s)[..., : outputs(arrays, "policy") // 2]
+        return s.__array_namespace__().tanh(mean)
 
-    def sample(self, arrays: Mapping[str, Floats], s: Floats, rng: np.random.Generator) -> Floats:
-        mean, log_std = self.parts(arrays, s)
-        return np.tanh(mean + np.exp(log_std) * rng.standard_normal(mean.shape, np.float32))
+    def sample(self, arrays: Arrays, s: Floats, rng: np.random.Generator) -> Floats:
+        return np.tanh(drawn(*self.parts(arrays, s), rng))
 
-    def log_prob(self, arrays: Mapping[str, Floats], s: Floats, a: Floats) -> Floats:
+    def log_prob(self, arrays: Arrays, s: Floats, a: Floats) -> Floats:
         mean, log_std = self.parts(arrays, s)
         u = pre_tanh(a)
         z = (u - mean) * np.exp(-log_std)
         return -(0.5 * z**2 + log_std + 0.5 * math.log(2 * math.pi) + log_tanh_slope(u)).sum(-1)
 
 
-class PlainGaussian(Formula):
+class PlainGaussian(Deterministic):
     """a Gaussian around tanh(net(s)) with one deviation for all states, not squashed; acting clips it (IQL)."""
 
     has_density = True
 
-    def mode(self, arrays: Mapping[str, Floats], s: Floats) -> Floats:
-        return np.tanh(forward(arrays, "policy", s))
+    def sample(self, arrays: Arrays, s: Floats, rng: np.random.Generator) -> Floats:
+        return drawn(self.mode(arrays, s), arrays["log_std"], rng)
 
-    def sample(self, arrays: Mapping[str, Floats], s: Floats, rng: np.random.Generator) -> Floats:
-        mean = self.mode(arrays, s)
-        return mean + np.exp(arrays["log_std"]) * rng.standard_normal(mean.shape, np.float32)
-
-    def log_prob(self, arrays: Mapping[str, Floats], s: Floats, a: Floats) -> Floats:
+    def log_prob(self, arrays: Arrays, s: Floats, a: Floats) -> Floats:
         log_std = arrays["log_std"]
         z = (a - self.mode(arrays, s)) * np.exp(-log_std)
         return -(0.5 * z**2 + log_std + 0.5 * math.log(2 * math.pi)).sum(-1)
 
 
-def log_sum_exp(x: Floats) -> Floats:
-    """log of the sum of exp over the last axis."""
-    top = x.max(-1, keepdims=True)
-    return np.log(np.exp(x - top).sum(-1)) + top[..., 0]
+def log_sum_exp(x: Numbers) -> Numbers:
+    """log of the sum of exp over the last axis, which stays with length 1."""
+    xp, top = x.__array_namespace__(), x.max(-1, keepdims=True)
+    return xp.log(xp.exp(x - top).sum(-1, keepdims=True)) + top
 
 
 class TanhMixture(Formula):
@@ -134,166 +167,117 @@ class TanhMixture(Formula):
     def __init__(self, per_dimension: bool) -> None:
         self.per_dimension = per_dimension
 
-    def parts(self, arrays: Mapping[str, Floats], s: Floats) -> tuple[Floats, Floats, Floats]:
-        """Log weights (n, groups, parts), means and log deviations (n, groups, parts, dimensions of a group)."""
-        out = forward(arrays, "policy", s)
+    def sizes(self, arrays: Arrays) -> tuple[int, int, int]:
+        """The groups of dimensions that share a mixture, its parts, and the dimensions of a group."""
         actions = len(arrays["scale/action_low"])
-        if self.per_dimension:
-            logits, mean, raw = np.split(out.reshape(len(s), 3 * actions, -1), 3, axis=1)
-            mean, raw = mean[..., None], raw[..., None]
-        else:
-            count = out.shape[1] // (1 + 2 * actions)
-            logits, mean, raw = np.split(out[:, None], [count, count * (1 + actions)], axis=-1)
-            mean, raw = (x.reshape(len(s), 1, count, actions) for x in (mean, raw))
-        return logits - log_sum_exp(logits)[..., None], mean, bounded_log_std(raw)
+        groups = actions if self.per_dimension else 1
+        return groups, outputs(arrays, "policy") // (groups + 2 * actions), actions // groups
 
-    def densities(self, parts: tuple[Floats, Floats, Floats], u: Floats) -> Floats:
-        """log density of u (..., n, groups, dimensions of a group), for each group."""
-        weights, mean, log_std = parts
-        z = (u[..., None, :] - mean) * np.exp(-log_std)
-        return log_sum_exp(weights - (0.5 * z**2 + log_std + 0.5 * math.log(2 * math.pi)).sum(-1))
+    def parts(self, arrays: Arrays, s: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+        """Log weights (n, groups, parts), means and log deviations (n, groups, parts, dimensions of a group)."""
+        out, sizes = forward(arrays, "policy", s), self.sizes(arrays)
+        groups, parts, dimensions = sizes
+        first, second = groups * parts, groups * parts * (1 + dimensions)
+        logits = out[..., :first].reshape(-1, groups, parts)
+        mean, raw = out[..., first:second].reshape(-1, *sizes), out[..., second:].reshape(-1, *sizes)
+        return logits - log_sum_exp(logits), mean, bounded_log_std(raw)
 
-    def mode(self, arrays: Mapping[str, Floats], s: Floats) -> Floats:
+    def densities(self, parts: tuple[Numbers, Numbers, Numbers], u: Numbers) -> Numbers:
+        """log density of each group at k places: u (n, groups, k, dimensions of a group) to (n, groups, k, 1)."""
+        weights, mean, log_std = parts[0][..., None, :], parts[1][..., None, :, :], parts[2][..., None, :, :]
+        z = (u[..., None, :] - mean) * u.__array_namespace__().exp(-log_std)
+        return log_sum_exp(weights - (0.5 * (z * z) + log_std + 0.5 * math.log(2 * math.pi)).sum(-1))
+
+    def mode(self, arrays: Arrays, s: Numbers) -> Numbers:
         """The component mean at which the mixture is densest."""
         parts = self.parts(arrays, s)
-        best = self.densities(parts, np.moveaxis(parts[1], 2, 0)).argmax(0)
-        return np.tanh(self._pick(parts[1], best))
+        return self._squashed(arrays, parts[1], self.densities(parts, parts[1]).argmax(-2))
 
-    def sample(self, arrays: Mapping[str, Floats], s: Floats, rng: np.random.Generator) -> Floats:
+    def sample(self, arrays: Arrays, s: Floats, rng: np.random.Generator) -> Floats:
         weights, mean, log_std = self.parts(arrays, s)
-        which = (weights + rng.gumbel(size=weights.shape)).argmax(-1)
-        chosen = self._pick(mean, which)
-        return np.tanh(chosen + np.exp(self._pick(log_std, which)) * rng.standard_normal(chosen.shape, np.float32))
+        groups, parts, dimensions = self.sizes(arrays)
+        which = (rng.gumbel(size=(len(s), groups, parts)) + weights).argmax(-1)[..., None]
+        noise = rng.standard_normal((len(s), groups, 1, dimensions), np.float32)
+        return self._squashed(arrays, mean + np.exp(log_std) * noise, which)
 
-    def log_prob(self, arrays: Mapping[str, Floats], s: Floats, a: Floats) -> Floats:
+    def log_prob(self, arrays: Arrays, s: Floats, a: Floats) -> Floats:
         u = pre_tanh(a)
         parts = self.parts(arrays, np.atleast_2d(s))
-        grouped = np.atleast_2d(u).reshape(-1, *parts[1].shape[1::2])
-        return self.densities(parts, grouped).sum(-1).reshape(u.shape[:-1]) - log_tanh_slope(u).sum(-1)
+        groups, _, dimensions = self.sizes(arrays)
+        grouped = np.atleast_2d(u).reshape(-1, groups, 1, dimensions)
+        return self.densities(parts, grouped)[..., 0, 0].sum(-1).reshape(u.shape[:-1]) - log_tanh_slope(u).sum(-1)
 
-    def _pick(self, values: Floats, which: NDArray[np.int64]) -> Floats:
-        return np.take_along_axis(values, which[..., None, None], axis=2).reshape(len(values), -1)
-
-
-class TanhFlow(Formula):
-    """a = tanh(u), u a Gaussian passed through coupling layers of splines (sbac.nn.behaviour)."""
-
-    has_density = True
-
-    def mode(self, arrays: Mapping[str, Floats], s: Floats) -> Floats:
-        """The densest of the candidates whose noise the policy carries."""
-        noise = np.repeat(arrays["noise"][:, None], len(s), axis=1)
-        u, log_density = self._drawn(arrays, s, noise)
-        return np.tanh(u[log_density.argmax(0), np.arange(len(s))])
-
-    def sample(self, arrays: Mapping[str, Floats], s: Floats, rng: np.random.Generator) -> Floats:
-        noise = rng.standard_normal((1, len(s), len(arrays["scale/action_low"])), np.float32)
-        return np.tanh(self._drawn(arrays, s, noise)[0][0])
-
-    def log_prob(self, arrays: Mapping[str, Floats], s: Floats, a: Floats) -> Floats:
-        u, states = pre_tanh(a), np.broadcast_to(s, (*a.shape[:-1], s.shape[-1]))
-        mean, log_std = TanhGaussian().parts(arrays, states)
-        z, log_slope = (u - mean) * np.exp(-log_std), -log_std.sum(-1)
-        for layer in reversed(range(self._layers(arrays))):
-            z, log_slopes = self._coupling(arrays, layer, states, z, inverse=True)
-            log_slope = log_slope + log_slopes
-        return log_standard_normal(z) + log_slope - log_tanh_slope(u).sum(-1)
-
-    def _drawn(self, arrays: Mapping[str, Floats], s: Floats, noise: Floats) -> tuple[Floats, Floats]:
-        """u from (candidates, n, act) noise, and its log density."""
-        states = np.broadcast_to(s, (len(noise), *s.shape))
-        mean, log_std = TanhGaussian().parts(arrays, states)
-        z, log_density = noise, log_standard_normal(noise) - log_std.sum(-1)
-        for layer in range(self._layers(arrays)):
-            z, log_slopes = self._coupling(arrays, layer, states, z, inverse=False)
-            log_density = log_density - log_slopes
-        return mean + np.exp(log_std) * z, log_density
-
-    def _layers(self, arrays: Mapping[str, Floats]) -> int:
-        return sum(key.startswith("coupling") and key.endswith("/weights/0") for key in arrays)
-
-    def _coupling(
-        self, arrays: Mapping[str, Floats], layer: int, s: Floats, z: Floats, inverse: bool
-    ) -> tuple[Floats, Floats]:
-        """Even layers move the second half of the dimensions, odd ones the first; the other half steers."""
-        first, second = np.split(z, [z.shape[-1] // 2], axis=-1)
-        steering, moved = (first, second) if layer % 2 == 0 else (second, first)
-        raw = forward(arrays, f"coupling{layer}", np.concatenate([s, steering], -1)).reshape(*moved.shape, -1)
-        moved, log_slopes = spline(moved, raw, inverse)
-        halves = (steering, moved) if layer % 2 == 0 else (moved, steering)
-        return np.concatenate(halves, axis=-1), log_slopes.sum(-1)
-
-
-def log_standard_normal(z: Floats) -> Floats:
-    return -(0.5 * z**2 + 0.5 * math.log(2 * math.pi)).sum(-1)
-
-
-def best_by_critic(arrays: Mapping[str, Floats], s: Floats, candidates: Floats) -> Floats:
-    """Of (k, n, act) candidate actions the one of highest mean Q at each of the n states."""
-    rows = np.concatenate([np.broadcast_to(s, (len(candidates), *s.shape)), candidates], -1)
-    values = ensemble(arrays, "critic", rows.reshape(-1, rows.shape[-1])).mean(0).reshape(candidates.shape[:2])
-    return candidates[values.argmax(0), np.arange(len(s))]
+    def _squashed(self, arrays: Arrays, u: Numbers, which: Numbers) -> Numbers:
+        """tanh of the parts `which` (n, groups, 1) of u (n, groups, parts, dimensions of a group)."""
+        groups, parts, dimensions = self.sizes(arrays)
+        return u.__array_namespace__().tanh(pick(u, which, parts).reshape(-1, groups * dimensions))
 
 
 class BestOf(Formula):
     """The candidate of highest Q; the candidates come from noise that is fixed for `mode` and fresh for `sample`."""
 
-    block = 256  # states at a time: candidates times network width is much memory
+    rows_at_once = 256  # candidates times network width is much memory
+    noise: str
+    """The array that holds the fixed noise (k, size)."""
 
-    def fixed(self, arrays: Mapping[str, Floats]) -> Floats:
-        """The noise that the policy carries: (k, size)."""
+    def limit(self, arrays: Arrays) -> Numbers:
+        """Where fresh noise is cut."""
         raise NotImplementedError
 
-    def fresh(self, arrays: Mapping[str, Floats], shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
+    def candidates(self, arrays: Arrays, s: Numbers, noise: Numbers) -> Numbers:
+        """Actions (n, k, act) from noise (k, size) or (n, k, size)."""
         raise NotImplementedError
 
-    def candidates(self, arrays: Mapping[str, Floats], s: Floats, noise: Floats) -> Floats:
-        """Actions (k, n, act) from noise (k, n, size)."""
-        raise NotImplementedError
+    def mode(self, arrays: Arrays, s: Numbers) -> Numbers:
+        return self._best(arrays, s, arrays[self.noise])
 
-    def mode(self, arrays: Mapping[str, Floats], s: Floats) -> Floats:
-        fixed = self.fixed(arrays)[:, None]
-        return self._best(arrays, s, lambda n: np.broadcast_to(fixed, (len(fixed), n, fixed.shape[-1])))
+    def sample(self, arrays: Arrays, s: Floats, rng: np.random.Generator) -> Floats:
+        k, size = arrays[self.noise].shape
+        return self._best(arrays, s, self.fresh(arrays, (k, len(s), size), rng).swapaxes(0, 1))
 
-    def sample(self, arrays: Mapping[str, Floats], s: Floats, rng: np.random.Generator) -> Floats:
-        k, size = self.fixed(arrays).shape
-        return self._best(arrays, s, lambda n: self.fresh(arrays, (k, n, size), rng))
+    def fresh(self, arrays: Arrays, shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
+        limit = self.limit(arrays)
+        return np.clip(rng.standard_normal(shape, np.float32), -limit, limit)
 
-    def _best(self, arrays: Mapping[str, Floats], s: Floats, noise: Callable[[int], Floats]) -> Floats:
-        blocks = [s[i : i + self.block] for i in range(0, max(len(s), 1), self.block)]
-        return np.concatenate([best_by_critic(arrays, b, self.candidates(arrays, b, noise(len(b)))) for b in blocks])
+    def _best(self, arrays: Arrays, s: Numbers, noise: Numbers) -> Numbers:
+        candidates, count = self.candidates(arrays, s, noise), len(arrays[self.noise])
+        members, width, _ = arrays["critic/weights/0"].shape
+        rows = side_by_side(s, candidates, width)
+        values: Numbers = sum(forward(arrays, "critic", rows, member) for member in range(members))
+        return pick(candidates, values.reshape(-1, count, 1).argmax(-2), count)
 
 
 class BestOfGaussian(BestOf):
     """Candidates tanh(mean + std * noise) of a tanh-Gaussian, the noise cut at `noise_limit` (BEAR, BRAC+)."""
 
-    def fixed(self, arrays: Mapping[str, Floats]) -> Floats:
-        return arrays["noise"]
+    noise = "noise"
 
-    def fresh(self, arrays: Mapping[str, Floats], shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
-        limit = arrays["noise_limit"]
-        return np.clip(rng.standard_normal(shape, np.float32), -limit, limit)
+    def limit(self, arrays: Arrays) -> Numbers:
+        return arrays["noise_limit"]
 
-    def candidates(self, arrays: Mapping[str, Floats], s: Floats, noise: Floats) -> Floats:
-        mean, log_std = TanhGaussian().parts(arrays, s)
-        return np.tanh(mean + np.exp(log_std) * noise)
+    def candidates(self, arrays: Arrays, s: Numbers, noise: Numbers) -> Numbers:
+        xp, (mean, log_std) = s.__array_namespace__(), TanhGaussian().parts(arrays, s)
+        return xp.tanh(mean[..., None, :] + xp.exp(log_std)[..., None, :] * noise)
 
 
 class BestOfVAE(BestOf):
     """Candidates decoded from codes and moved by at most `size` (BCQ)."""
 
-    def fixed(self, arrays: Mapping[str, Floats]) -> Floats:
-        return arrays["codes"]
+    noise = "codes"
 
-    def fresh(self, arrays: Mapping[str, Floats], shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
-        limit = 0.5  # CODE_LIMIT of sbac.nn.vae; a test compares them
-        return np.clip(rng.standard_normal(shape, np.float32), -limit, limit)
+    def limit(self, arrays: Arrays) -> Numbers:
+        return 0.5  # CODE_LIMIT of sbac.nn.vae; a test compares them
 
-    def candidates(self, arrays: Mapping[str, Floats], s: Floats, noise: Floats) -> Floats:
-        repeated = np.broadcast_to(s, (len(noise), *s.shape))
-        a = np.tanh(forward(arrays, "decoder", np.concatenate([repeated, noise], -1)))
-        moved = np.tanh(forward(arrays, "perturbation", np.concatenate([repeated, a], -1)))
-        return np.clip(a + arrays["size"] * moved, -1.0, 1.0)
+    def candidates(self, arrays: Arrays, s: Numbers, noise: Numbers) -> Numbers:
+        a = self._beside(arrays, "decoder", s, noise)
+        moved = self._beside(arrays, "perturbation", s, a)
+        xp = s.__array_namespace__()
+        return xp.minimum(xp.maximum(a + arrays["size"] * moved, -1.0), 1.0)
+
+    def _beside(self, arrays: Arrays, name: str, s: Numbers, x: Numbers) -> Numbers:
+        """tanh of the network `name` of each state beside each of its k parts x."""
+        out = forward(arrays, name, side_by_side(s, x, len(arrays[f"{name}/weights/0"])))
+        return s.__array_namespace__().tanh(out).reshape(-1, len(arrays[self.noise]), outputs(arrays, name))
 
 
 FORMULAS: dict[str, Formula] = {
@@ -302,7 +286,25 @@ FORMULAS: dict[str, Formula] = {
     "gaussian": PlainGaussian(),
     "tanh-mixture": TanhMixture(per_dimension=False),
     "tanh-mixture-per-dim": TanhMixture(per_dimension=True),
-    "tanh-flow": TanhFlow(),
     "best-of-gaussian": BestOfGaussian(),
     "best-of-vae": BestOfVAE(),
 }
+
+
+# --- Between the environment's units and the networks' ------------------------------------------------------------
+
+
+def standardised(arrays: Arrays, observations: Numbers) -> Numbers:
+    return (observations - arrays["scale/observation_mean"]) / arrays["scale/observation_std"]
+
+
+def within_bounds(arrays: Arrays, a: Numbers) -> Numbers:
+    """Actions of [-1, 1] in the environment's units."""
+    low, high = arrays["scale/action_low"], arrays["scale/action_high"]
+    xp = a.__array_namespace__()
+    return xp.minimum(xp.maximum(a * (0.5 * (high - low)) + 0.5 * (high + low), low), high)
+
+
+def act(kind: str, arrays: Arrays, observations: Numbers) -> Numbers:
+    """The whole policy in any namespace, in the environment's units: observations (n, obs) to actions (n, act)."""
+    return within_bounds(arrays, FORMULAS[kind].mode(arrays, standardised(arrays, observations)))

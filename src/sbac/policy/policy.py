@@ -5,7 +5,6 @@ networks'. It loads without JAX, and its file is a safetensors archive, which ca
 """
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sbac.errors import UserError, check_named, finite, name_of, not_negative, path_of
+from sbac.errors import UserError, check_named, name_of, not_negative, path_of
 from sbac.files import read_safetensors, write_safetensors
-from sbac.policy.formulas import FORMULAS, Floats
+from sbac.policy.formulas import FORMULAS, Floats, standardised, within_bounds
 from sbac.records import parse
 
 FORMAT = 1
@@ -37,7 +36,7 @@ class PolicyHeader:
 class Policy:
     """Maps observations to actions, both in the environment's units.
 
-    `config` is the run's full configuration with its own seed and grid values; `meta` holds the kind.
+    `config` is the run's full configuration with its own seed and grid values.
     """
 
     def __init__(self, kind: str, arrays: Mapping[str, Floats], config: Mapping[str, Any]) -> None:
@@ -52,49 +51,23 @@ class Policy:
             if name not in self.arrays:
                 raise UserError(f"a policy without its array {name}")
         self._formula = FORMULAS[kind]
-        self._center = 0.5 * (self.arrays["scale/action_high"] + self.arrays["scale/action_low"])
-        self._half = 0.5 * (self.arrays["scale/action_high"] - self.arrays["scale/action_low"])
 
     def __repr__(self) -> str:
-        sizes = f"{len(self.arrays['scale/observation_mean'])} observations to {len(self._half)} actions"
+        sizes = f"{self.observation_size} observations to {self.action_size} actions"
         return f"Policy({self.config.get('algorithm', self.kind)} {self.config.get('label', '')}, {sizes})"
+
+    @property
+    def observation_size(self) -> int:
+        return len(self.arrays["scale/observation_mean"])
+
+    @property
+    def action_size(self) -> int:
+        return len(self.arrays["scale/action_low"])
 
     @property
     def is_finite(self) -> bool:
         """Whether all numbers in its arrays are finite; after a training that diverged they are not."""
         return all(bool(np.isfinite(array).all()) for array in self.arrays.values())
-
-    @property
-    def has_dial(self) -> bool:
-        """Whether it was trained for a range of alphas."""
-        return "dial/row" in self.arrays
-
-    def at(self, *, alpha: float) -> "Policy":
-        """The policy of another alpha, for a policy that was trained for a range of them."""
-        own = self.config.get("alpha")
-        finite("alpha", alpha)
-        if own == alpha:
-            return self
-        if not self.has_dial:
-            trained = "without an alpha" if own is None else f"for alpha {own:g} alone"
-            raise UserError(f"alpha {alpha:g}: the policy was trained {trained}")
-        low, high = (float(bound) for bound in self.arrays["dial/range"])
-        if not low * (1 - 1e-6) <= alpha <= high * (1 + 1e-6):
-            raise UserError(f"alpha {alpha:g}: the policy was trained for alphas from {low:g} to {high:g}")
-        # The dial goes from -1 to 1 along log alpha, and enters the first layer as one more input.
-        moved = 2.0 * math.log(alpha / float(self.config["alpha"])) / math.log(high / low)
-        bias = self.arrays["policy/biases/0"] + np.float32(moved) * self.arrays["dial/row"]
-        others = [part for part in str(self.config["label"]).split("_") if not part.startswith("alpha=")]
-        config = self.config | {"alpha": alpha, "label": "_".join([f"alpha={alpha:g}", *others])}
-        return Policy(self.kind, self.arrays | {"policy/biases/0": bias}, config)
-
-    def spread(self) -> "list[Policy]":
-        """The policy; one that was trained for a range of alphas at all of them, a factor of two apart."""
-        if not self.has_dial:
-            return [self]
-        own = float(self.config["alpha"])
-        low, high = (math.log2(float(bound) / own) for bound in self.arrays["dial/range"])
-        return [self.at(alpha=own * 2.0**power) for power in range(math.ceil(low - 1e-3), math.floor(high + 1e-3) + 1)]
 
     def __call__(self, observations: ArrayLike) -> Floats:
         """The deterministic action(s) for one observation or a batch of them.
@@ -121,22 +94,24 @@ class Policy:
             raise UserError(f"a policy of kind {self.kind!r} has no density")
         given = as_floats("actions", actions)
         s = self._standardised(_finite(observations))
-        if given.shape[-1:] != self._half.shape:
-            raise UserError(f"actions of shape {given.shape}: expected {len(self._half)} numbers in the last axis")
-        a = (given - self._center) / self._half
-        return self._formula.log_prob(self.arrays, s, a) - np.log(self._half).sum()
+        if given.shape[-1:] != (self.action_size,):
+            raise UserError(f"actions of shape {given.shape}: expected {self.action_size} numbers in the last axis")
+        low, high = self.arrays["scale/action_low"], self.arrays["scale/action_high"]
+        half = 0.5 * (high - low)
+        return self._formula.log_prob(self.arrays, s, (given - 0.5 * (high + low)) / half) - np.log(half).sum()
 
     def _standardised(self, observations: ArrayLike) -> Floats:
         s = as_floats("observations", observations)
-        size = len(self.arrays["scale/observation_mean"])
+        size = self.observation_size
         if s.ndim not in (1, 2) or s.shape[-1] != size:
             raise UserError(f"observations of shape {s.shape}: expected (n, {size}) or ({size},)")
-        return (s - self.arrays["scale/observation_mean"]) / self.arrays["scale/observation_std"]
+        return standardised(self.arrays, s)
 
     def _apply(self, observations: ArrayLike, act: Callable[[Floats], Floats]) -> Floats:
         s = self._standardised(observations)
-        a = act(np.atleast_2d(s)) * self._half + self._center
-        a = np.clip(a, self.arrays["scale/action_low"], self.arrays["scale/action_high"]).astype(np.float32)
+        rows, together = np.atleast_2d(s), self._formula.rows_at_once
+        blocks = [act(rows[i : i + together]) for i in range(0, max(len(rows), 1), together)]
+        a = within_bounds(self.arrays, blocks[0] if len(blocks) == 1 else np.concatenate(blocks))
         return a if s.ndim == 2 else a[0]
 
     def save(self, path: str | Path) -> None:
@@ -170,7 +145,7 @@ class Policy:
                     raise ValueError(f"actions of shape {shape[1:]}, other than those of the bounds")
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
             raise UserError(f"{path}: a damaged policy ({type(error).__name__}: {error})") from None
         return policy
 

@@ -191,7 +191,7 @@ def judged_candidates(
     candidates: list[Candidate] = []
     for policy in policies:
         about = policy_record(policy)
-        setting = policy_setting(policy, [*about.grid, "alpha"] if policy.has_dial else about.grid)
+        setting = policy_setting(policy, about.grid)
         candidates.append(Candidate(about.label, about.seed, setting, found.get(about.label)))
     return candidates
 
