@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 REQUIRED = ("observations", "actions", "rewards", "terminals")
 OPTIONAL = ("timeouts", "next_observations")
 VECTORS = ("observations", "actions", "next_observations")
+BOUNDS = ("action_low", "action_high")
 TOLERANCE = 1e-6
 """How far an action may lie outside its bounds (relative to bounds beyond 1) before it is refused; it is clipped."""
 BLOCK = 2**14
@@ -46,7 +47,7 @@ def defects(columns: Columns, low: ArrayLike, high: ArrayLike) -> Iterator[Defec
     given = {name: columns[name] for name in REQUIRED + OPTIONAL if columns.get(name) is not None}
     for name, values in (*given.items(), ("action_low", low), ("action_high", high)):
         yield from _as_a_whole(_masked(name, values))
-    arrays = {name: _array(values) for name, values in given.items()}
+    arrays = {name: as_array(values) for name, values in given.items()}
     yield from _as_a_whole(missing(arrays))
     sound: dict[str, Array] = {}
     for name, array in arrays.items():
@@ -68,7 +69,7 @@ def _as_a_whole(lines: Iterable[str]) -> Iterator[Defect]:
         yield Defect([line], np.empty(0, np.intp))
 
 
-def _array(values: ArrayLike) -> Array:
+def as_array(values: ArrayLike) -> Array:
     """The values as an array; an empty array of objects if they do not form one."""
     try:
         return np.asarray(values)
@@ -134,7 +135,7 @@ def _lengths(arrays: Mapping[str, Array]) -> Iterator[str]:
 
 def _bounds(actions: Array, low: ArrayLike, high: ArrayLike) -> Iterator[str]:
     for name, bound in (("action_low", low), ("action_high", high)):
-        array = _array(bound)
+        array = as_array(bound)
         if array.dtype.kind not in "fiu" or array.shape not in ((), (actions.shape[1],)):
             yield f"{name}: expected a number or {actions.shape[1]} numbers, got {array.dtype} of shape {array.shape}"
             return
