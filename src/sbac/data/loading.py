@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from sbac.data.columns import BOUNDS, missing
 from sbac.data.dataset import Dataset
 from sbac.data.ends import with_time_limits
-from sbac.data.formats import format_of, minari, suffixes
+from sbac.data.formats import format_of, suffixes
 from sbac.data.formats.log import Log, decode, one_line
 from sbac.data.naming import ColumnMap, match, side_by_side
 from sbac.environments.opening import EnvSource, action_bounds
@@ -175,6 +175,8 @@ def locate(source: str | Path) -> Located:
     if exists:
         d4rl = task_of_file(path.name)
         return Located(path, {"kind": "D4RL", "task": d4rl} if d4rl else {})
+    from sbac.data.formats import minari  # and h5py, which the names above do not need
+
     if (folder := minari.installed(name)) is not None:
         return Located(folder, {"name": name})
     if path.suffix in suffixes() or isinstance(source, Path) or name.startswith((".", "/", "~")):

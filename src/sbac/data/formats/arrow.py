@@ -74,6 +74,18 @@ def log_of_table(
     return Log(path, size, columns, read, names, about or {}, parts=parts, line_of=line_of)
 
 
+def declare(field: str, kind: Any, rows: int, width: int, where: str) -> Column:
+    """What a table declares of a column; `width` is the length of its lists, if it has lists."""
+    lists = is_list(kind)
+    dtype = number_type(kind.value_type if lists else kind)
+    if field == "episode" and not lists:
+        dtype = np.dtype(np.int64)  # see `codes`
+    if dtype is None and (rows or lists):
+        expected = "a list of numbers in every row" if lists else "numbers"
+        raise UserError(f"{where}: expected {expected}, got {kind}")
+    return Column((rows, width) if lists else (rows,), dtype or np.dtype(float))
+
+
 def number_type(kind: Any) -> np.dtype[Any] | None:
     """numpy's type for a column of numbers, or None for another column."""
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):

@@ -68,28 +68,20 @@ def open_files(path: Path, files: Sequence[Path], names: Mapping[str, Sequence[s
 
 def _declared(table: Any, names: Mapping[str, Sequence[str]], path: Path) -> dict[str, Column]:
     """What the footer declares of the chosen columns: their rows, and how many values they hold in all."""
-    schema, metadata = table.schema_arrow, table.metadata
+    schema = table.schema_arrow
+    groups = [table.metadata.row_group(group) for group in range(table.num_row_groups)]
     columns: dict[str, Column] = {}
     leaves = [0, *accumulate(_leaves(kind.type) for kind in schema)]
-    rows = sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
+    rows = sum(group.num_rows for group in groups)
     for field, own in names.items():
         for name in own:
             if name not in schema.names:
                 raise UserError(f"{path}: no column {name!r}, which another file of the log has")
             position = schema.names.index(name)
             kind = schema[position].type
-            lists = arrow.is_list(kind)
-            dtype = arrow.number_type(kind.value_type if lists else kind)
-            if field == "episode" and not lists:
-                dtype = np.dtype(np.int64)
-            if dtype is None and (rows or lists):
-                expected = "a list of numbers in every row" if lists else "numbers"
-                raise UserError(f"{path}: {name}: expected {expected}, got {kind}")
-            width: tuple[int, ...] = ()
-            if lists:
-                chunks = [metadata.row_group(group).column(leaves[position]) for group in range(table.num_row_groups)]
-                width = (-(-sum(chunk.num_values for chunk in chunks) // rows) if rows else 0,)
-            columns[name] = Column((rows, *width), dtype or np.dtype(float))
+            leaf = [group.column(leaves[position]) for group in groups] if arrow.is_list(kind) else []
+            width = -(-sum(chunk.num_values for chunk in leaf) // max(rows, 1))
+            columns[name] = arrow.declare(field, kind, rows, width, f"{path}: {name}")
     return columns
 
 
