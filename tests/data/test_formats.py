@@ -3,7 +3,9 @@
 import json
 import shutil
 import sys
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -12,7 +14,11 @@ import pyarrow.csv as csv
 import pyarrow.parquet as parquet
 import pytest
 
-from sbac.data import Dataset, load
+import sbac
+from sbac.data import Dataset, formats, load
+from sbac.data.converting import convert
+from sbac.data.formats.log import Column, Format, Written, is_file, log_of_arrays
+from sbac.data.inspect import examine
 from sbac.errors import UserError
 from tests.data.logs import make_log
 
@@ -385,6 +391,63 @@ def test_ambiguous_and_broken_tables_are_named(plain, tmp_path):
     parquet.write_table(pa.table(listed(plain) | {"rewards": rewards}), tmp_path / "t.parquet")
     with pytest.raises(UserError, match="rewards: row 5 is empty"):
         load(tmp_path / "t.parquet")
+
+
+def test_lines_of_a_csv_are_named(tmp_path):
+    """Empty lines are no rows, but they are lines."""
+    head, row = "obs,action,reward,terminal\n", "0.5,0.25,1,0\n"
+    path = tmp_path / "log.csv"
+    path.write_text(f"{head}{row}\n\n{row}0.5,,1,0\n")
+    with pytest.raises(UserError, match="action: row 2, line 6 is empty"):
+        load(path)
+    path.write_text(f"\n{head}{row * 3}\n0.5,0.25,high,0\n".replace("\n", "\r"))
+    with pytest.raises(UserError, match=r"reward: expected numbers, got string \(row 3, line 7: 'high'\)"):
+        load(path)
+
+
+# --- a new format ---
+
+
+def test_a_format_is_a_file_and_a_line(plain, tmp_path, monkeypatch):
+    """Rows of text: read, checked, streamed and converted by the line in the registry."""
+    names = {"observations": ["observations"], "actions": ["actions"], "rewards": ["rewards"]}
+    names |= {"terminals": ["terminals"], "timeouts": ["timeouts"]}
+    widths = {"observations": 4, "actions": 2}
+
+    def open_text(path, columns):
+        table = np.loadtxt(path)
+        declared = {name: Column((len(table), widths[name]), table.dtype) for name in widths}
+        declared |= {name: Column((len(table),), table.dtype) for name in names if name not in widths}
+        stops = dict(zip(names, np.cumsum([widths.get(name, 1) for name in names]), strict=True))
+
+        @contextmanager
+        def opened(wanted):
+            def rows(name):
+                first = stops[name] - widths.get(name, 1)
+                return lambda start, stop: table[start:stop, first : stops[name]].reshape(stop - start, -1).squeeze()
+
+            yield {name: rows(name) for name in wanted}
+
+        return log_of_arrays(path, path.stat().st_size, names, declared, opened, {})
+
+    def write_text(data, path):
+        np.savetxt(path, np.column_stack([*data.columns().values()]), fmt="%.9g")
+        return Written(len(data))
+
+    text = Format(lambda path: is_file(path, ".txt"), open_text, write_text, suffixes=(".txt",), streams=True)
+    monkeypatch.setitem(formats.REGISTRY, "text", f"{__name__}:TEXT")
+    monkeypatch.setitem(sys.modules, __name__, SimpleNamespace(TEXT=text))
+    data = Dataset(**plain)
+    assert convert(data, tmp_path / "log.txt") == (50, ())
+    same(load(tmp_path / "log.txt"), data)
+    assert examine(tmp_path / "log.txt").problems == [] and len(sbac.stream(tmp_path / "log.txt").returns) == 5
+    with pytest.raises(UserError, match=r"unknown kind of file; expected .*, \.txt or a folder"):
+        load(convert(data, tmp_path / "log.csv") and (tmp_path / "log.csv").rename(tmp_path / "log.odd"))
+
+
+@pytest.mark.parametrize("name", formats.REGISTRY)
+def test_every_line_of_the_registry_is_a_format(name):
+    assert isinstance(formats.find(name), Format)
 
 
 # --- names ---

@@ -36,14 +36,8 @@ class Defect:
     rows: NDArray[np.intp]
 
 
-def problems(columns: Columns, low: ArrayLike, high: ArrayLike) -> Iterator[str]:
-    """Every problem for which the columns are not a dataset, worst first; none if they are one."""
-    for defect in defects(columns, low, high):
-        yield from defect.lines
-
-
 def defects(columns: Columns, low: ArrayLike, high: ArrayLike) -> Iterator[Defect]:
-    """The same problems, by kind, with their rows."""
+    """Every problem for which the columns are not a dataset, by kind, worst first; none if they are one."""
     given = {name: columns[name] for name in REQUIRED + OPTIONAL if columns.get(name) is not None}
     for name, values in (*given.items(), ("action_low", low), ("action_high", high)):
         yield from _as_a_whole(_masked(name, values))
@@ -51,8 +45,8 @@ def defects(columns: Columns, low: ArrayLike, high: ArrayLike) -> Iterator[Defec
     yield from _as_a_whole(missing(arrays))
     sound: dict[str, Array] = {}
     for name, array in arrays.items():
-        if found := list(_structure(name, array)):
-            yield from _as_a_whole(found)
+        if wrong := list(_structure(name, array)):
+            yield from _as_a_whole(wrong)
         else:
             sound[name] = array
     yield from _as_a_whole(_lengths(sound))
@@ -183,11 +177,11 @@ def _outside(actions: Array, low: ArrayLike, high: ArrayLike) -> Iterator[Defect
 
 def _rows_where(array: Array, bad: Callable[[Array], Array]) -> NDArray[np.intp]:
     """The rows in which a value is bad, looked for in blocks: no other array of the column's size is made."""
-    found: list[NDArray[np.intp]] = []
+    rows: list[NDArray[np.intp]] = []
     for start in range(0, len(array), BLOCK):
         flags = bad(array[start : start + BLOCK])
-        found.append(start + np.flatnonzero(flags.any(axis=1) if flags.ndim == 2 else flags))
-    return np.concatenate(found) if found else np.empty(0, np.intp)
+        rows.append(start + np.flatnonzero(flags.any(axis=1) if flags.ndim == 2 else flags))
+    return np.concatenate(rows) if rows else np.empty(0, np.intp)
 
 
 def _value(array: Array, row: np.intp, bad: Callable[[Array], Array]) -> str:

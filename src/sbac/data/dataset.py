@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbac.data.columns import BLOCK, problems
+from sbac.data.columns import BLOCK, defects
 from sbac.environments.tasks import find_task
 from sbac.errors import UserError, finite, name_of, not_negative, path_of, unknown
 from sbac.files import write_atomic
@@ -79,8 +79,8 @@ class Dataset:
             "timeouts": timeouts,
             "next_observations": next_observations,
         }
-        for problem in problems({k: v for k, v in columns.items() if v is not None}, low, high):
-            raise UserError(f"{name}: {problem}")
+        for defect in defects({k: v for k, v in columns.items() if v is not None}, low, high):
+            raise UserError(f"{name}: {defect.lines[0]}")
 
         self.name, self.kind = name, kind
         self.task = find_task(task).name if task is not None else None
@@ -214,8 +214,8 @@ class Dataset:
         path = path_of("path", path)
         if path.suffix != ".npz":
             raise UserError(f"{path}: datasets are saved as .npz")
-        about = {"name": self.name, "kind": self.kind, "task": self.task or "", "environment": self.environment or ""}
-        arrays = self.columns() | self.bounds | {key: np.array(value) for key, value in about.items()}
+        texts = {key: np.array(getattr(self, key) or "") for key in ("name", "kind", "task", "environment")}
+        arrays = self.columns() | self.bounds | texts
         write_atomic(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
 
 

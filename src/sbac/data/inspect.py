@@ -230,8 +230,8 @@ def _here() -> Iterator[tuple[str, str, Path]]:
         if (path := data_folder() / f"{name}.npz").is_file():
             yield name, "made", path
     for task in TASKS.values():
-        found = (folder / file for folder in d4rl_folders() for file in task.files)
-        if (path := next((path for path in found if path.is_file()), None)) is not None:
+        places = (folder / file for folder in d4rl_folders() for file in task.files)
+        if (path := next((path for path in places if path.is_file()), None)) is not None:
             yield task.name, "D4RL", path
     for metadata in sorted(minari.root().glob("**/data/metadata.json")):
         folder = metadata.parent.parent

@@ -3,7 +3,7 @@
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sbac.data.columns import BOUNDS, missing
+from sbac.data.columns import BOUNDS, as_array, missing
 from sbac.data.dataset import Dataset
 from sbac.data.ends import with_time_limits
 from sbac.data.formats import format_of, suffixes
-from sbac.data.formats.log import Log, decode, one_line
-from sbac.data.naming import ColumnMap, match, side_by_side
+from sbac.data.formats.log import Column, Log, decode, one_line, side_by_side
+from sbac.data.naming import ColumnMap, match
 from sbac.environments.opening import EnvSource, action_bounds
 from sbac.environments.tasks import EMBEDDED, TASKS, find_task, is_task, task_of_file
 from sbac.errors import UserError, positive, unknown
@@ -97,10 +97,8 @@ def doubts(data: Dataset) -> Iterator[str]:
 def read(source: str | Path | Mapping[str, ArrayLike], options: LogOptions) -> dict[str, Any]:
     """The arguments of `Dataset` for a source: its columns as they are in the file, and what is said about it."""
     if isinstance(source, Mapping):
-        columns = {
-            field: side_by_side(source, names, "arrays")
-            for field, names in match(source, options.columns, "arrays").items()
-        }
+        names = match(source, options.columns, "arrays")
+        columns = {field: _joined(source, field, members) for field, members in names.items()}
         beside = {key: source[key] for key in ("name", "kind", "task", *BOUNDS) if key in source}
         return with_time_limits(columns | described({"name": "arrays", **beside}, options), options.horizon)
     located = locate(source)
@@ -109,16 +107,26 @@ def read(source: str | Path | Mapping[str, ArrayLike], options: LogOptions) -> d
         rows = decode(log, options.max_bytes)
     except MemoryError as error:
         raise UserError(f"{located.path}: does not fit into memory") from error
-    return with_time_limits(rows | described(log.about, options), options.horizon, log.longest_episode)
+    return with_time_limits(rows | described(log.description, options), options.horizon, log.longest_episode)
+
+
+def _joined(source: Mapping[str, ArrayLike], field: str, members: Sequence[str]) -> ArrayLike:
+    """One array as it is, or two and more as a matrix."""
+    if len(members) == 1:
+        return source[members[0]]
+    arrays = {name: as_array(source[name]) for name in members}
+    declared = {name: Column(array.shape, array.dtype) for name, array in arrays.items()}
+    side_by_side({field: members}, declared, "arrays")
+    return np.column_stack([*arrays.values()])
 
 
 def open_log(located: "Located", columns: ColumnMap | None) -> Log:
     """The log of any format that a source is, opened and not decoded, with what its name says about it."""
     log = format_of(located.path).open(located.path, columns)
-    return replace(log, about={"name": located.path.name, **log.about, **located.about})
+    return replace(log, description={"name": located.path.name, **log.description, **located.description})
 
 
-def described(about: Mapping[str, Any], options: LogOptions) -> dict[str, Any]:
+def described(description: Mapping[str, Any], options: LogOptions) -> dict[str, Any]:
     """The arguments of `Dataset` beside the columns.
 
     The bounds of the actions are as the caller gives them, else as the file does, else as the environment does.
@@ -126,8 +134,8 @@ def described(about: Mapping[str, Any], options: LogOptions) -> dict[str, Any]:
     task = None if options.task is None else find_task(options.task).name
     environment = options.environment if isinstance(options.environment, str) else None
     given = dict(task=task, environment=environment, action_low=options.action_low, action_high=options.action_high)
-    arguments = {key: value for layer in (about, given) for key, value in layer.items() if value is not None}
-    is_bounded = about.get("kind") in ("D4RL", "made", "embedded") or arguments.keys() >= set(BOUNDS)
+    arguments = {key: value for layer in (description, given) for key, value in layer.items() if value is not None}
+    is_bounded = description.get("kind") in ("D4RL", "made", "embedded") or arguments.keys() >= set(BOUNDS)
     if options.environment is None or is_bounded:
         return arguments
     return dict(zip(BOUNDS, action_bounds(options.environment), strict=True)) | arguments
@@ -138,7 +146,7 @@ class Located:
     """The path of a source, and the arguments of `Dataset` that follow from its name."""
 
     path: Path
-    about: dict[str, str]
+    description: dict[str, str]
 
 
 def data_folder() -> Path:

@@ -57,13 +57,13 @@ class StreamedLog:
         positive("ring_rows", ring_rows)
         if finite("reuse", reuse) <= 0:
             raise UserError(f"reuse {reuse}: expected a number above 0")
-        self._log, about = log, log.about
-        self.name: str = about["name"]
-        self.kind: str = about.get("kind", "user")
-        self.task: str | None = about.get("task")
-        self.environment: str | None = about.get("environment")
+        self._log, description = log, log.description
+        self.name: str = description["name"]
+        self.kind: str = description.get("kind", "user")
+        self.task: str | None = description.get("task")
+        self.environment: str | None = description.get("environment")
         self.ring_rows, self.reuse = ring_rows, reuse
-        self._bounds: dict[str, Any] = {name: about[name] for name in BOUNDS if name in about}
+        self._bounds: dict[str, Any] = {name: description[name] for name in BOUNDS if name in description}
         for line in missing(log.columns):
             raise UserError(f"{self.name}: {line}")
         if "timeouts" not in log.columns and "episode" not in log.columns:
@@ -177,8 +177,8 @@ class _Counts:
         starts = np.concatenate([[0] if self._begins else [], ends[ends < rows - 1] + 1]).astype(int)
         self._begins = len(ends) > 0 and ends[-1] == rows - 1
         self._add_initial(data.observations[starts])
-        own = self._sampled[(self._sampled >= first) & (self._sampled < first + rows)] - first
-        self._sample.append(data.observations[own])
+        sampled = self._sampled[(self._sampled >= first) & (self._sampled < first + rows)] - first
+        self._sample.append(data.observations[sampled])
 
     def _add_moments(self, observations: Floats) -> None:
         """Means and squared deviations of two parts, put together (Chan's formula)."""
@@ -198,9 +198,9 @@ class _Counts:
     def _add_initial(self, states: Floats) -> None:
         """Every initial state draws a lot; those with the lowest are kept."""
         lots = np.concatenate([self._lots, self._random.random(len(states))])
-        known = states if self._initial is None else np.concatenate([self._initial, states])
+        initial = states if self._initial is None else np.concatenate([self._initial, states])
         kept = np.sort(np.argpartition(lots, INITIALS)[:INITIALS]) if len(lots) > INITIALS else slice(None)
-        self._initial, self._lots = known[kept], lots[kept]
+        self._initial, self._lots = initial[kept], lots[kept]
 
     def survey(self, first_rows: list[Rows]) -> Survey:
         assert self._initial is not None
@@ -239,4 +239,4 @@ def stream(
         able = ", ".join(those_that("streams"))
         raise UserError(f"{located.path}: cannot be streamed; expected one of these formats: {able}")
     log = open_log(located, options.columns)
-    return StreamedLog(replace(log, about=described(log.about, options)), ring_rows, reuse)
+    return StreamedLog(replace(log, description=described(log.description, options)), ring_rows, reuse)

@@ -68,14 +68,14 @@ def open_npz(path: Path, columns: ColumnMap | None) -> Log:
     stored = in_archive(path)
     log = log_of_npy(path, stored, match(stored, columns, str(path)))
     texts = {name: text for name, text in small(stored, TEXTS).items() if text.dtype.kind == "U" and text.shape == ()}
-    about = {name: str(text) for name, text in texts.items()}
-    if about.get("kind") not in SOURCE_KINDS or (about.get("task") and not is_task(about["task"])):
-        about = {}
-    if ":" in about.get("environment", ""):  # a module's name in a file is not followed
-        del about["environment"]
-    if about.get("kind") == "user":  # known by its file's name
-        about.pop("name", None)
-    return replace(log, about={**log.about, **{name: text for name, text in about.items() if text}})
+    description = {name: str(text) for name, text in texts.items()}
+    if description.get("kind") not in SOURCE_KINDS or (description.get("task") and not is_task(description["task"])):
+        description = {}
+    if ":" in description.get("environment", ""):  # a module's name in a file is not followed
+        del description["environment"]
+    if description.get("kind") == "user":  # known by its file's name
+        description.pop("name", None)
+    return replace(log, description={**log.description, **{name: text for name, text in description.items() if text}})
 
 
 def write_npz(data: Dataset, path: Path) -> Written:

@@ -47,12 +47,12 @@ def log_of_table(
     names: Mapping[str, Sequence[str]],
     declared: Mapping[str, Column],
     batches: Batches,
-    about: Mapping[str, Any] | None = None,
+    description: Mapping[str, Any] | None = None,
     parts: Sequence[int] | None = None,
     line_of: LineOf = None,
 ) -> Log:
     """A log of a table. A field is a column of lists, a column of numbers, or several of these side by side."""
-    columns = {field: side_by_side([(name, declared[name]) for name in own], path) for field, own in names.items()}
+    columns = side_by_side(names, declared, path)
     for field in VECTORS:
         if field in columns and len(columns[field].shape) == 1:
             columns[field] = Column((*columns[field].shape, 1), columns[field].dtype)
@@ -71,7 +71,7 @@ def log_of_table(
                     block[field] = block[field][:, None]
             yield block
 
-    return Log(path, size, columns, read, names, about or {}, parts=parts, line_of=line_of)
+    return Log(path, size, columns, read, names, description or {}, parts=parts, line_of=line_of)
 
 
 def declare(field: str, kind: Any, rows: int, width: int, where: str) -> Column:

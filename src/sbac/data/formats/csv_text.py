@@ -32,8 +32,8 @@ def open_text(path: Path, columns: ColumnMap | None) -> Log:
         names = match(begin.schema.names, columns, str(path))
         rows = _lines(path)
         declared: dict[str, Column] = {}
-        for field, own in names.items():
-            for name in own:
+        for field, members in names.items():
+            for name in members:
                 declared[name] = Column((rows,), _dtype(field, begin[name], f"{path}: {name}", line_of))
         actions = names.get("actions", [])
         whole = [name for name in actions if declared[name].dtype.kind == "i"]
@@ -41,8 +41,8 @@ def open_text(path: Path, columns: ColumnMap | None) -> Log:
             declared |= {name: Column((rows,), np.dtype(float)) for name in actions}
     kinds = {
         name: pa.bool_() if declared[name].dtype.kind == "b" else pa.float64()
-        for field, own in names.items()
-        for name in own
+        for field, members in names.items()
+        for name in members
         if field != "episode"
     }
 

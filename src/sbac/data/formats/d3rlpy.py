@@ -38,7 +38,7 @@ def open_buffer(path: Path, columns: ColumnMap | None) -> Log:
         members = [_members(file, number, path) for number in range(_count(file, path))]
         episodes = [_declared(fields, f"{path}: episode {i}") for i, fields in enumerate(members)]
         work = max((sum(map(hdf5.chunk_bytes, fields.values())) for fields in members), default=0)
-        about = hdf5.bounds(file, path)
+        description = hdf5.bounds(file, path)
 
     @contextmanager
     def opened() -> Generator[RowsOfEpisode]:
@@ -55,7 +55,7 @@ def open_buffer(path: Path, columns: ColumnMap | None) -> Log:
 
             yield rows_of
 
-    return log_of_episodes(path, path.stat().st_size, episodes, opened, about, work)
+    return log_of_episodes(path, path.stat().st_size, episodes, opened, description, work)
 
 
 def _count(file: h5py.File, path: Path) -> int:

@@ -22,7 +22,7 @@ def log_of_episodes(
     size: int,
     episodes: Sequence[Mapping[str, Column]],
     opened: Callable[[], AbstractContextManager[RowsOfEpisode]],
-    about: Mapping[str, Any],
+    description: Mapping[str, Any],
     work: int = 0,
 ) -> Log:
     """A log of episodes. The columns of each are declared; `opened` gives access to their rows."""
@@ -48,7 +48,7 @@ def log_of_episodes(
                 yield rows_of(number, fields, start - starts[number], end - starts[number])
                 start, number = end, number + (end == starts[number + 1])
 
-    return Log(path, size, joined, read, about=about, work=work, parts=starts)
+    return Log(path, size, joined, read, description=description, work=work, parts=starts)
 
 
 def check_steps(columns: Mapping[str, Column], more: Collection[str], where: str) -> int:

@@ -57,14 +57,14 @@ def open_columns(path: Path, columns: ColumnMap | None) -> Log:
         members = {name: member(file, name, path) for parts in names.values() for name in parts}
         declared = {name: column(dataset) for name, dataset in members.items()}
         work = sum(chunk_bytes(dataset) for dataset in members.values())
-        about = bounds(file, path)
+        description = bounds(file, path)
 
     @contextmanager
     def open_again(wanted: Collection[str]) -> Generator[Mapping[str, Slice]]:
         with opened(path) as file:
             yield {name: reader(member(file, name, path)) for name in wanted}
 
-    log = log_of_arrays(path, path.stat().st_size, names, declared, open_again, about, work)
+    log = log_of_arrays(path, path.stat().st_size, names, declared, open_again, description, work)
     if before_version_2:
         return with_flags(log, "episode_terminals", ("timeouts",), _ended_and_running)
     return replace(log, longest_episode=LONGEST_LIMIT)
@@ -86,15 +86,15 @@ HDF5 = Format(lambda path: is_file(path, *SUFFIXES), open_columns, write_columns
 
 def bounds(file: h5py.File, path: Path) -> dict[str, NDArray[Any]]:
     """The bounds of the actions, as attributes or datasets at the top of the file."""
-    found: dict[str, NDArray[Any]] = {}
+    stored: dict[str, NDArray[Any]] = {}
     for name in BOUNDS:
         if name in file.attrs:
-            found[name] = np.asarray(file.attrs[name])
+            stored[name] = np.asarray(file.attrs[name])
         elif name in file:
             dataset = member(file, name, path)
             if column(dataset).values * dataset.dtype.itemsize < LONGEST_TEXT:
-                found[name] = values(dataset)
-    return found
+                stored[name] = values(dataset)
+    return stored
 
 
 @contextmanager

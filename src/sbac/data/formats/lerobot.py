@@ -35,7 +35,8 @@ def open_dataset(folder: Path, columns: ColumnMap | None) -> Log:
 
 def _fields(stored: Sequence[str], columns: ColumnMap | None, folder: Path) -> dict[str, list[str]]:
     """The columns of each field: LeRobot's, unless the caller names others; `success` where terminals need it."""
-    given = {field: own for field, own in match(stored, columns, str(folder)).items() if field in (columns or {})}
+    columns = columns or {}
+    given = {field: members for field, members in match(stored, columns, str(folder)).items() if field in columns}
     usual = {
         "observations": [name for name in STATES if name in stored],
         "actions": ["action"],
@@ -43,7 +44,7 @@ def _fields(stored: Sequence[str], columns: ColumnMap | None, folder: Path) -> d
         "terminals": ["next.terminated"],
         "episode": ["episode_index"],
     }
-    names = {field: own for field, own in usual.items() if own and set(own) <= set(stored)} | given
+    names = {field: members for field, members in usual.items() if members and set(members) <= set(stored)} | given
     if "terminals" in names:
         return names
     if "next.done" not in stored or "next.success" not in stored:

@@ -86,7 +86,7 @@ class Log:
     """
     names: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     """The file's own names of the columns of each field."""
-    about: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    description: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The arguments of `Dataset` that are not columns."""
     work: int = 0
     """Bytes that decoding takes besides the columns, such as one chunk of each."""
@@ -160,10 +160,10 @@ class Log:
         return {name: array[: filled[name]] if name in filled else array for name, array in arrays.items()}
 
 
-def decode(log: Log, limit: int | None = None) -> dict[str, Any]:
-    """The arguments of `Dataset`: all rows of the log, and what is said about it.
+def decode(log: Log, limit: int | None = None) -> Rows:
+    """All rows of a log.
 
-    Refuses, without decoding it, a log that would take more memory than the limit: 100 times its size on disk, and at
+    Refuses, without decoding it, one that would take more memory than the limit: 100 times its size on disk, and at
     least 256 MiB, unless another is given.
     """
     most = max(FLOOR, EXPANSION * log.size) if limit is None else limit
@@ -172,7 +172,7 @@ def decode(log: Log, limit: int | None = None) -> dict[str, Any]:
             f"{log.path}: claims {log.decoded_bytes:,} bytes of data, but the file holds {log.size:,}; refusing to "
             f"expand it beyond {most:,} bytes (--max-bytes or max_bytes= sets another limit)"
         )
-    return {**log.rows(0, len(log)), **log.about}
+    return log.rows(0, len(log))
 
 
 def product(shape: Sequence[int]) -> int:
@@ -260,14 +260,14 @@ def log_of_arrays(
     names: Mapping[str, Sequence[str]],
     declared: Mapping[str, Column],
     opened: Callable[[Collection[str]], AbstractContextManager[Mapping[str, Slice]]],
-    about: Mapping[str, Any],
+    description: Mapping[str, Any],
     work: int = 0,
 ) -> Log:
     """A log that stores one array a column. A field is one array, or several side by side.
 
     opened: gives access to arrays by name; it is asked for their rows in order.
     """
-    columns = {field: side_by_side([(name, declared[name]) for name in parts], path) for field, parts in names.items()}
+    columns = side_by_side(names, declared, path)
 
     def read(fields: Collection[str], start: int, stop: int, most: int) -> Iterator[Rows]:
         with opened([name for field in fields for name in names[field]]) as arrays:
@@ -280,17 +280,23 @@ def log_of_arrays(
                     block[field] = values[0] if len(values) == 1 else np.column_stack(values)
                 yield block
 
-    return Log(path, size, columns, read, names, about, work)
+    return Log(path, size, columns, read, names, description, work)
 
 
-def side_by_side(parts: Sequence[tuple[str, Column]], path: Path) -> Column:
-    """One column as it is, or two and more as a matrix."""
-    first, column = parts[0]
-    if len(parts) == 1:
-        return column
-    for name, other in parts:
-        if other.shape[:1] != column.shape[:1]:
-            raise UserError(f"{path}: {name} has another number of rows than {first}")
-        if len(other.shape) != 1:
-            raise UserError(f"{path}: {name}: expected one number per row where a field has several columns")
-    return Column((*column.shape[:1], len(parts)), np.result_type(*(other.dtype for _, other in parts)))
+def side_by_side(
+    names: Mapping[str, Sequence[str]], declared: Mapping[str, Column], where: Path | str
+) -> dict[str, Column]:
+    """The column of every field: one of the file's as it is, or two and more as a matrix."""
+    columns: dict[str, Column] = {}
+    for target, members in names.items():
+        first = columns[target] = declared[members[0]]
+        if len(members) == 1:
+            continue
+        for name in members:
+            if declared[name].shape[:1] != first.shape[:1]:
+                raise UserError(f"{where}: {name} has another number of rows than {members[0]}")
+            if len(declared[name].shape) != 1:
+                raise UserError(f"{where}: {name}: expected one number per row where {target} has several columns")
+        dtype = np.result_type(*(declared[name].dtype for name in members))
+        columns[target] = Column((*first.shape, len(members)), dtype)
+    return columns

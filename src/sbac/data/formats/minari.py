@@ -66,7 +66,7 @@ def open_dataset(path: Path, columns: ColumnMap | None) -> Log:
     """A Minari dataset. It has Minari's names, and the true s' of every row. Terminations outrank truncations."""
     folder = folder_of(path)
     metadata = read_description(folder / METADATA, "Minari's metadata")
-    about = _about(metadata, folder)
+    description = _described(metadata, folder)
     is_hdf5 = metadata.get("data_format", "hdf5") == "hdf5"
     opened_episodes = _hdf5_episodes if is_hdf5 else _minari_episodes
     with opened_episodes(folder) as (listed, episode):
@@ -85,10 +85,10 @@ def open_dataset(path: Path, columns: ColumnMap | None) -> Log:
 
     files = [folder / "data" / "main_data.hdf5"] if is_hdf5 else folder.rglob("*")
     size = sum(file.stat().st_size for file in files if file.is_file())
-    return log_of_episodes(folder, size, declared, opened, about, work)
+    return log_of_episodes(folder, size, declared, opened, description, work)
 
 
-def _about(metadata: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _described(metadata: dict[str, Any], folder: Path) -> dict[str, Any]:
     """What the metadata say beside the columns."""
     low, high = _action_bounds(metadata, folder)
     return {
@@ -162,10 +162,10 @@ def _rows(stored: Stored, fields: Collection[str], start: int, stop: int) -> Row
     return {name: block[name] for name in fields}
 
 
-def _action_bounds(about: dict[str, Any], folder: Path) -> tuple[Any, Any]:
+def _action_bounds(description: dict[str, Any], folder: Path) -> tuple[Any, Any]:
     """The bounds of a Box of actions; -1 and 1 where it has none."""
-    _box(about, "observation_space", folder)
-    box = _box(about, "action_space", folder)
+    _box(description, "observation_space", folder)
+    box = _box(description, "action_space", folder)
     try:
         low, high = (np.asarray(box.get(key, default), np.float64) for key, default in (("low", -1.0), ("high", 1.0)))
     except (TypeError, ValueError) as error:
@@ -173,9 +173,9 @@ def _action_bounds(about: dict[str, Any], folder: Path) -> tuple[Any, Any]:
     return np.where(np.isfinite(low), low, -1.0), np.where(np.isfinite(high), high, 1.0)
 
 
-def _box(about: dict[str, Any], key: str, folder: Path) -> dict[str, Any]:
+def _box(description: dict[str, Any], key: str, folder: Path) -> dict[str, Any]:
     """A space as Minari describes it, JSON within JSON."""
-    stored: Json = about.get(key, {"type": "Box"})
+    stored: Json = description.get(key, {"type": "Box"})
     try:
         space: Json = json.loads(stored) if isinstance(stored, str) else stored
     except (ValueError, RecursionError):
@@ -216,8 +216,8 @@ def _members(file: h5py.File, number: int, path: Path) -> dict[str, h5py.Dataset
 
 def _task(dataset_id: str) -> str | None:
     """The paper's task for D4RL's human demonstrations; Minari's mujoco datasets are not D4RL's."""
-    found = re.fullmatch(r"D4RL/(\w+)/human-v\d+", dataset_id)
-    return f"{found[1]}-human-v1" if found and f"{found[1]}-human-v1" in TASKS else None
+    human = re.fullmatch(r"D4RL/(\w+)/human-v\d+", dataset_id)
+    return f"{human[1]}-human-v1" if human and f"{human[1]}-human-v1" in TASKS else None
 
 
 def write_dataset(data: Dataset, folder: Path) -> Written:

@@ -42,13 +42,13 @@ def open_files(path: Path, files: Sequence[Path], names: Mapping[str, Sequence[s
     declared: list[dict[str, Column]] = []
     groups: list[tuple[Path, Any, int]] = []
     rows: list[int] = []
-    about: dict[str, Any] = {}
+    description: dict[str, Any] = {}
     for file in files:
         with arrow.readable(file), parquet.ParquetFile(file) as table:
             declared.append(_declared(table, names, file))
             groups += [(file, table.metadata, group) for group in range(table.num_row_groups)]
             rows += [table.metadata.row_group(group).num_rows for group in range(table.num_row_groups)]
-            about = about or _bounds(table.schema_arrow.metadata or {}, file)
+            description = description or _bounds(table.schema_arrow.metadata or {}, file)
     joined = {name: _joined([columns[name] for columns in declared], files, name) for name in declared[0]}
     starts = [0, *accumulate(rows)]
 
@@ -63,7 +63,7 @@ def open_files(path: Path, files: Sequence[Path], names: Mapping[str, Sequence[s
                     first += batch.num_rows
 
     size = sum(file.stat().st_size for file in files)
-    return arrow.log_of_table(path, size, names, joined, batches, about, starts)
+    return arrow.log_of_table(path, size, names, joined, batches, description, starts)
 
 
 def _declared(table: Any, names: Mapping[str, Sequence[str]], path: Path) -> dict[str, Column]:
@@ -73,8 +73,8 @@ def _declared(table: Any, names: Mapping[str, Sequence[str]], path: Path) -> dic
     columns: dict[str, Column] = {}
     leaves = [0, *accumulate(_leaves(kind.type) for kind in schema)]
     rows = sum(group.num_rows for group in groups)
-    for field, own in names.items():
-        for name in own:
+    for field, members in names.items():
+        for name in members:
             if name not in schema.names:
                 raise UserError(f"{path}: no column {name!r}, which another file of the log has")
             position = schema.names.index(name)
