@@ -484,16 +484,10 @@ def test_files_of_no_known_kind_are_refused(tmp_path):
         load(tmp_path / "empty")
 
 
-def test_the_embedded_dataset_is_real_or_its_absence_is_named():
-    from sbac.data.loading import embedded_file
-
-    if embedded_file("hopper-demo").is_file():
-        data = load("hopper-demo")
-        assert (data.kind, data.task) == ("embedded", "hopper-demo")
-        assert data.observations.shape[1] == 11 and data.actions.shape[1] == 3
-    else:
-        with pytest.raises(UserError, match="hopper-demo"):
-            load("hopper-demo")
+def test_the_embedded_dataset():
+    data = load("hopper-demo")
+    assert (data.kind, data.task) == ("embedded", "hopper-demo")
+    assert data.observations.shape[1] == 11 and data.actions.shape[1] == 3
 
 
 def test_a_copied_minari_dataset_needs_no_minari(minari_root, tmp_path, monkeypatch):

@@ -71,7 +71,7 @@ def write_minari(path: Path, table: dict[str, np.ndarray]) -> Path:
 
 
 def write_d3rlpy(path: Path, table: dict[str, np.ndarray]) -> Path:
-    convert(Dataset(**table), path, "d3rlpy")
+    convert(sbac.load(table), path, "d3rlpy")
     return path
 
 

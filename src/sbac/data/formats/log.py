@@ -122,11 +122,11 @@ class Log:
         if self.parts is None:
             return [(start, min(start + size, len(self))) for start in range(0, len(self), size)]
         blocks: list[tuple[int, int]] = []
-        first = 0
+        first, row_bytes = 0, self.row_bytes
         for start, stop in pairwise(self.parts):
-            if (stop - start) * self.row_bytes > LARGEST_PART:
+            if (stop - start) * row_bytes > LARGEST_PART:
                 raise UserError(
-                    f"{self.path}: rows {start} to {stop} are one part of {(stop - start) * self.row_bytes:,} bytes; "
+                    f"{self.path}: rows {start} to {stop} are one part of {(stop - start) * row_bytes:,} bytes; "
                     f"expected row groups or episodes of at most {LARGEST_PART:,} to stream it"
                 )
             if stop - first >= size or (stop == self.parts[-1] and stop > first):
