@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from sbac.data.formats.log import Format
 
 # A format's name, its module and the `Format` in it. A path is of the first format that recognises it, so one that
-# looks into a file stands before the one that goes by its suffix alone.
+# looks into a file stands before the one that goes by its suffix alone. Those that import pyarrow stand last.
 REGISTRY = {
     "ogbench": "sbac.data.formats.ogbench:OGBENCH",
     "npz": "sbac.data.formats.arrays:NPZ",
-    "csv": "sbac.data.formats.csv_text:CSV",
-    "parquet": "sbac.data.formats.parquet:PARQUET",
     "minari": "sbac.data.formats.minari:MINARI",
     "lerobot": "sbac.data.formats.lerobot:LEROBOT",
     "npy": "sbac.data.formats.arrays:NPY",
     "d3rlpy": "sbac.data.formats.d3rlpy:D3RLPY",
     "hdf5": "sbac.data.formats.hdf5:HDF5",
+    "parquet": "sbac.data.formats.parquet:PARQUET",
+    "csv": "sbac.data.formats.csv_text:CSV",
 }
 
 

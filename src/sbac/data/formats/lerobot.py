@@ -8,7 +8,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from sbac.data.formats import parquet
 from sbac.data.formats.log import Format, Log, Rows, read_description, with_flags
 from sbac.data.naming import ColumnMap, match
 from sbac.errors import UserError
@@ -24,6 +23,8 @@ def recognises(path: Path) -> bool:
 
 def open_dataset(folder: Path, columns: ColumnMap | None) -> Log:
     """The low-dimensional columns of a dataset, all episodes one after the other."""
+    from sbac.data.formats import parquet  # and pyarrow, which is imported where it is needed only
+
     _check_version(folder / INFO)
     files = sorted((folder / "data").rglob("*.parquet"), key=_in_order)
     if not files:

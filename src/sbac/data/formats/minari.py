@@ -29,9 +29,9 @@ MINARI_VERSION = "0.5.0"
 """The version whose layout is written."""
 FIELDS = ("observations", "actions", "rewards", "terminations", "truncations")
 METADATA = Path("data") / "metadata.json"
-Stored = Mapping[str, h5py.Dataset | NDArray[Any]]
+EpisodeArrays = Mapping[str, h5py.Dataset | NDArray[Any]]
 """The arrays of an episode."""
-Episodes = tuple[Callable[[], Sequence[int]], Callable[[int], Stored]]
+Episodes = tuple[Callable[[], Sequence[int]], Callable[[int], EpisodeArrays]]
 """Lists the numbers of the episodes, and gives the arrays of each."""
 
 
@@ -122,7 +122,7 @@ def _minari_episodes(folder: Path) -> Generator[Episodes]:
     try:
         dataset = minari.MinariDataset(folder / "data")
 
-        def episode(number: int) -> Stored:
+        def episode(number: int) -> EpisodeArrays:
             [arrays] = dataset.iterate_episodes([number])
             return {field: np.asarray(getattr(arrays, field)) for field in FIELDS}
 
@@ -133,7 +133,7 @@ def _minari_episodes(folder: Path) -> Generator[Episodes]:
         raise UserError(f"{folder}: minari cannot read it: {one_line(error)}") from error
 
 
-def _declared(stored: Stored, where: str) -> dict[str, Column]:
+def _declared(stored: EpisodeArrays, where: str) -> dict[str, Column]:
     """An episode has one observation more than rewards."""
     columns = {name: hdf5.column(array) for name, array in stored.items()}
     steps = check_steps(columns, ("observations",), where)
@@ -148,7 +148,7 @@ def _declared(stored: Stored, where: str) -> dict[str, Column]:
     }
 
 
-def _rows(stored: Stored, fields: Collection[str], start: int, stop: int) -> Rows:
+def _rows(stored: EpisodeArrays, fields: Collection[str], start: int, stop: int) -> Rows:
     """Some rows of an episode."""
     block: Rows = {name: hdf5.rows_of(stored[name], start, stop) for name in ("actions", "rewards") if name in fields}
     if "observations" in fields or "next_observations" in fields:
