@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pickle
+import shutil
 import struct
 import time
 import tracemalloc
@@ -22,7 +23,8 @@ import sbac
 from sbac.data import Dataset, load
 from sbac.errors import UserError
 from tests.data.logs import make_log
-from tests.data.test_formats import WRITERS, numbered, write_csv, write_hdf5, write_minari, write_npz
+from tests.data.test_formats import WRITERS, write_csv, write_hdf5, write_minari, write_npz, write_parquet_numbered
+from tests.data.test_real_files import REAL
 
 MEGABYTE = 2**20
 
@@ -53,27 +55,13 @@ class Bomb:
         return os.mkdir, (str(self.mark),)
 
 
-@pytest.mark.parametrize("kept", [0.0, 0.001, 0.3, 0.7, 0.99])
-def test_truncated_hdf5(kept, log, tmp_path):
-    path = write_hdf5(tmp_path, log)
+@pytest.mark.parametrize("write", [write_hdf5, write_npz, write_parquet_numbered, write_csv])
+@pytest.mark.parametrize("kept", [0.0, 0.001, 0.3, 0.9, 0.99])
+def test_truncated_files(write, kept, log, tmp_path):
+    path = write(tmp_path, log)
     whole = path.read_bytes()
     path.write_bytes(whole[: int(kept * len(whole))])
-    refused(path, "not a readable HDF5 file")
-
-
-@pytest.mark.parametrize("suffix", [".npz", ".parquet", ".csv"])
-@pytest.mark.parametrize("kept", [0.0, 0.3, 0.9])
-def test_other_truncated_files(suffix, kept, log, tmp_path):
-    if suffix == ".npz":
-        path = write_npz(tmp_path, log)
-    elif suffix == ".csv":
-        path = write_csv(tmp_path, log)
-    else:
-        path = tmp_path / "log.parquet"
-        parquet.write_table(pa.table(numbered(log)), path)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(kept * len(whole))])
-    if suffix == ".csv" and kept:
+    if write is write_csv and kept:
         with pytest.raises(UserError):  # a cut line lacks columns, or a cut number makes the last row
             load(path)
     else:
@@ -425,7 +413,7 @@ def test_minari_episodes_of_all_sorts(log, tmp_path):
 # --- tables ---
 
 
-def test_tables_of_all_sorts(plain, tmp_path):
+def test_tables_of_all_sorts(tmp_path):
     path = tmp_path / "t.csv"
     for content in (b"", b"\n\n\n", b"\xff\xfe\x00", b"rewards\n1\n2,3\n", b"rewards,rewards\n1,2\n", b"a;b\n1;2\n"):
         path.write_bytes(content)
@@ -437,21 +425,36 @@ def test_tables_of_all_sorts(plain, tmp_path):
 # --- damage ---
 
 
-@pytest.mark.parametrize("write", [writer for writer in WRITERS if writer.__name__ != "write_folder"])
+def of_another_library(name):
+    """Writes a copy of a file that another library wrote."""
+
+    def write(path, log):
+        real = REAL / name
+        return Path(shutil.copytree(real, path / name) if real.is_dir() else shutil.copy(real, path / name))
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "write", [*WRITERS, *map(of_another_library, ["d3rlpy-2.8.1.h5", "lerobot-v2", "lerobot-v3", "ogbench-1.2.2.npz"])]
+)
 def test_damaged_bytes_are_refused_or_read_but_never_crash(write, log, tmp_path):
     source = write(tmp_path / "x" if write is write_minari else tmp_path, log)
-    path = source / "data" / "main_data.hdf5" if write is write_minari else source
-    whole = path.read_bytes()
+    files = [path for path in sorted(source.rglob("*")) if path.is_file()] or [source]
     rng = np.random.default_rng(0)
-    for _ in range(40):
+    for turn in range(60):
+        path = files[turn % len(files)]
+        whole = path.read_bytes()
         damaged = bytearray(whole)
         for place in rng.integers(0, len(whole), rng.integers(1, 20)):
             damaged[place] = rng.integers(256)
         path.write_bytes(damaged)
-        try:
-            load(source)
-        except UserError as error:
-            assert "\n" not in str(error)
+        for read in (load, lambda source: sbac.stream(source).survey):
+            try:
+                read(source)
+            except UserError as error:
+                assert "\n" not in str(error)
+        path.write_bytes(whole)
 
 
 def test_columns_that_could_be_the_same_are_refused(tmp_path):

@@ -1,6 +1,5 @@
 """Bounds of the actions: from the caller, the file or the environment; else -1 and 1."""
 
-import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
@@ -27,26 +26,15 @@ def in_hdf5_datasets(path, log):
     return write_hdf5(path, log | {"action_low": np.array([-2], np.float32), "action_high": np.array([2], np.float32)})
 
 
-def in_hdf5_attributes(path, log):
-    with h5py.File(write_hdf5(path, log), "r+") as file:
-        file.attrs["action_low"], file.attrs["action_high"] = -2.0, [2.0]
-    return path / "log.hdf5"
-
-
 def in_parquet(path, log):
     table = pa.table(listed(log)).replace_schema_metadata({"action_low": "-2", "action_high": "[2.0]"})
     parquet.write_table(table, path / "log.parquet")
     return path / "log.parquet"
 
 
-def in_npy_folder(path, log):
-    for name, column in (log | {"action_low": np.float32(-2), "action_high": np.array([2], np.float32)}).items():
-        np.save(path / f"{name}.npy", column)
-    return path
-
-
-@pytest.mark.parametrize("write", [in_npz, in_hdf5_datasets, in_hdf5_attributes, in_parquet, in_npy_folder])
+@pytest.mark.parametrize("write", [in_npz, in_hdf5_datasets, in_parquet])
 def test_bounds_of_the_file(write, wide, tmp_path):
+    """As others write them; test_converting.py has them as we do, in attributes and npy files too."""
     data = load(write(tmp_path, wide))
     assert data.action_low.tolist() == [-2] and data.action_high.tolist() == [2]
     assert data.hash == Dataset(**wide, action_low=-2, action_high=2).hash

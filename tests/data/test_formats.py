@@ -3,7 +3,9 @@
 import json
 import shutil
 import sys
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -12,7 +14,11 @@ import pyarrow.csv as csv
 import pyarrow.parquet as parquet
 import pytest
 
-from sbac.data import Dataset, load
+import sbac
+from sbac.data import Dataset, formats, load
+from sbac.data.converting import convert
+from sbac.data.formats.log import Column, Format, Written, is_file, log_of_arrays
+from sbac.data.inspect import examine
 from sbac.errors import UserError
 from tests.data.logs import make_log
 
@@ -375,7 +381,7 @@ def test_ambiguous_and_broken_tables_are_named(plain, tmp_path):
     refused({k: v for k, v in columns.items() if k != "observations_2"}, "observations_2 is missing")
     words = ["0.5"] * 50
     words[17] = "n/a?"
-    refused(columns | {"rewards": words}, r"rewards: expected numbers, got string \(row 17: 'n/a\?'\)")
+    refused(columns | {"rewards": words}, r"rewards: expected numbers, got string \(row 17, line 19: 'n/a\?'\)")
     uneven = [[1.0]] * 49 + [[1.0, 2.0]]
     parquet.write_table(pa.table(listed(plain) | {"observations": uneven}), tmp_path / "t.parquet")
     with pytest.raises(UserError, match="observations: row 49 has 2 numbers, but row 0 has 1"):
@@ -387,11 +393,61 @@ def test_ambiguous_and_broken_tables_are_named(plain, tmp_path):
         load(tmp_path / "t.parquet")
 
 
-def test_tables_without_pyarrow_name_the_extra(plain, tmp_path, monkeypatch):
-    path = write_csv(tmp_path, plain)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(UserError, match=r"sbac\[tables\]"):
+def test_lines_of_a_csv_are_named(tmp_path):
+    """Empty lines are no rows, but they are lines."""
+    head, row = "obs,action,reward,terminal\n", "0.5,0.25,1,0\n"
+    path = tmp_path / "log.csv"
+    path.write_text(f"{head}{row}\n\n{row}0.5,,1,0\n")
+    with pytest.raises(UserError, match="action: row 2, line 6 is empty"):
         load(path)
+    path.write_text(f"\n{head}{row * 3}\n0.5,0.25,high,0\n".replace("\n", "\r"))
+    with pytest.raises(UserError, match=r"reward: expected numbers, got string \(row 3, line 7: 'high'\)"):
+        load(path)
+
+
+# --- a new format ---
+
+
+def test_a_format_is_a_file_and_a_line(plain, tmp_path, monkeypatch):
+    """Rows of text: read, checked, streamed and converted by the line in the registry."""
+    names = {"observations": ["observations"], "actions": ["actions"], "rewards": ["rewards"]}
+    names |= {"terminals": ["terminals"], "timeouts": ["timeouts"]}
+    widths = {"observations": 4, "actions": 2}
+
+    def open_text(path, columns):
+        table = np.loadtxt(path)
+        declared = {name: Column((len(table), widths[name]), table.dtype) for name in widths}
+        declared |= {name: Column((len(table),), table.dtype) for name in names if name not in widths}
+        stops = dict(zip(names, np.cumsum([widths.get(name, 1) for name in names]), strict=True))
+
+        @contextmanager
+        def opened(wanted):
+            def rows(name):
+                first = stops[name] - widths.get(name, 1)
+                return lambda start, stop: table[start:stop, first : stops[name]].reshape(stop - start, -1).squeeze()
+
+            yield {name: rows(name) for name in wanted}
+
+        return log_of_arrays(path, path.stat().st_size, names, declared, opened, {})
+
+    def write_text(data, path):
+        np.savetxt(path, np.column_stack([*data.columns().values()]), fmt="%.9g")
+        return Written(len(data))
+
+    text = Format(lambda path: is_file(path, ".txt"), open_text, write_text, suffixes=(".txt",), streams=True)
+    monkeypatch.setitem(formats.REGISTRY, "text", f"{__name__}:TEXT")
+    monkeypatch.setitem(sys.modules, __name__, SimpleNamespace(TEXT=text))
+    data = Dataset(**plain)
+    assert convert(data, tmp_path / "log.txt") == (50, ())
+    same(load(tmp_path / "log.txt"), data)
+    assert examine(tmp_path / "log.txt").problems == [] and len(sbac.stream(tmp_path / "log.txt").returns) == 5
+    with pytest.raises(UserError, match=r"unknown kind of file; expected .*, \.txt or a folder"):
+        load(convert(data, tmp_path / "log.csv") and (tmp_path / "log.csv").rename(tmp_path / "log.odd"))
+
+
+@pytest.mark.parametrize("name", formats.REGISTRY)
+def test_every_line_of_the_registry_is_a_format(name):
+    assert isinstance(formats.find(name), Format)
 
 
 # --- names ---
@@ -421,23 +477,17 @@ def test_unknown_sources_are_named(source, message):
 
 def test_files_of_no_known_kind_are_refused(tmp_path):
     (tmp_path / "log.pkl").write_bytes(b"\x80\x04.")
-    with pytest.raises(UserError, match=r"log.pkl: unknown kind of file; expected .hdf5"):
+    with pytest.raises(UserError, match=r"log.pkl: unknown kind of file; expected .npz"):
         load(tmp_path / "log.pkl")
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="empty: expected a Minari dataset"):
         load(tmp_path / "empty")
 
 
-def test_the_embedded_dataset_is_real_or_its_absence_is_named():
-    from sbac.data.loading import embedded_file
-
-    if embedded_file("hopper-demo").is_file():
-        data = load("hopper-demo")
-        assert (data.kind, data.task) == ("embedded", "hopper-demo")
-        assert data.observations.shape[1] == 11 and data.actions.shape[1] == 3
-    else:
-        with pytest.raises(UserError, match="hopper-demo"):
-            load("hopper-demo")
+def test_the_embedded_dataset():
+    data = load("hopper-demo")
+    assert (data.kind, data.task) == ("embedded", "hopper-demo")
+    assert data.observations.shape[1] == 11 and data.actions.shape[1] == 3
 
 
 def test_a_copied_minari_dataset_needs_no_minari(minari_root, tmp_path, monkeypatch):

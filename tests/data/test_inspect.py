@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sbac.data import Dataset, load
-from sbac.data.inspect import check, duplicates, examine, fingerprints, info, listing, summarise
+from sbac.data.inspect import duplicates, examine, features, fingerprints, info, listing, saturation
 from sbac.errors import UserError
 from tests.data.logs import make_log
 from tests.data.test_formats import write_hdf5, write_npz
@@ -18,15 +18,14 @@ def test_summary_of_a_known_log(plain):
         column[45:] = column[40:45]  # five rows again
     plain["observations"][:, 3] = 7.0
     data = Dataset(**plain, task="hopper-medium-v2")
-    summary = summarise(data)
-    assert summary.transitions == 50 and summary.with_next_action == 47
-    assert summary.terminals == 2 and summary.time_limits == 3
-    assert summary.lengths.tolist() == [10, 1, 7, 20, 12]
-    assert summary.saturation[0] == pytest.approx(15 / 50)
-    assert summary.duplicates == 4  # the fifth has another s': the log ends there
+    text = info(data)
+    assert "50; s' is known for 47, a' for 47" in text and "2 terminals, 3 time limits" in text
+    assert "5 of 1 to 20 steps, median 10" in text
+    assert saturation(data)[0] == pytest.approx(15 / 50)
+    assert "4 rows repeat an earlier one" in text  # the fifth has another s': the log ends there
     episode = data.observations[:, 0]
-    np.testing.assert_allclose(summary.observations[0], [0, episode.mean(), episode.std(), 4], rtol=1e-5)
-    np.testing.assert_allclose(summary.observations[3], [7, 7, 0, 7])
+    np.testing.assert_allclose(features(data)[0], [0, episode.mean(), episode.std(), 4], rtol=1e-5)
+    np.testing.assert_allclose(features(data)[3], [7, 7, 0, 7])
 
 
 def test_duplicates_against_the_definition(monkeypatch):
@@ -47,48 +46,44 @@ def test_duplicates_against_the_definition(monkeypatch):
 def test_info_in_text_and_as_a_picture(log, tmp_path):
     text = info(Dataset(**log, name="mine", task="hopper-medium-v2"), plot=tmp_path / "plots" / "mine.png")
     assert text.startswith("mine (user, task hopper-medium-v2)")
-    assert "50; s' is known for 50, a' for 47" in text
-    assert "5 of 1 to 20 steps" in text
-    assert "2 terminals, 3 time limits" in text
-    assert "normalised score" in text
+    assert "50; s' is known for 50, a' for 47" in text and "normalised score" in text
     assert (tmp_path / "plots" / "mine.png").read_bytes().startswith(b"\x89PNG")
     assert "normalised score" not in info(log)
 
 
-def test_info_of_a_single_return(tmp_path):
+def test_info_of_a_single_return():
     zeros = np.zeros((3, 1))
     assert "returns" in info({"observations": zeros, "actions": zeros, "rewards": zeros, "terminals": [0, 0, 1]})
 
 
+def problems(path):
+    return examine(path).problems
+
+
 def test_check_names_every_problem_with_its_row(plain, tmp_path):
-    assert check(write_npz(tmp_path, plain)) == []
+    assert problems(write_npz(tmp_path, plain)) == []
     plain["rewards"][[3, 17]] = np.nan
     plain["actions"][8, 1] = 2.0
     plain["observations"][4, 2] = np.inf
-    found = check(write_npz(tmp_path, plain))
-    assert len(found) == 4
-    for line, start in zip(
-        found, ["observations: row 4 is inf", "actions: row 8 is 2", "rewards: row 3", "rewards: row 17"], strict=True
-    ):
-        assert any(other.startswith(start) for other in found), line
+    starts = ["observations: row 4 is inf", "rewards: row 3 is nan", "rewards: row 17 is nan", "actions: row 8 is 2"]
+    told = problems(write_npz(tmp_path, plain))
+    assert len(told) == 4 and all(line.startswith(start) for line, start in zip(told, starts, strict=True)), told
     plain["rewards"][:] = np.nan
-    assert any(
-        "rewards: 30 more rows like these, the last is row 49" in line for line in check(write_npz(tmp_path, plain))
-    )
-    assert check(tmp_path / "none.npz") == [f"{tmp_path / 'none.npz'}: no such file or folder"]
+    assert "rewards: 30 more rows like these, the last is row 49" in problems(write_npz(tmp_path, plain))
+    assert problems(tmp_path / "none.npz") == [f"{tmp_path / 'none.npz'}: no such file or folder"]
     # one problem does not hide the next
     del plain["terminals"]
     plain["rewards"], plain["timeouts"] = np.where(np.arange(50) == 9, np.nan, 0.0), np.zeros(49)
-    found = check(write_npz(tmp_path, plain))
+    told = problems(write_npz(tmp_path, plain))
     starts = ["terminals: missing", "timeouts: 49 rows", "observations: row 4", "rewards: row 9", "actions: row 8"]
-    assert len(found) == 5 and all(line.startswith(start) for line, start in zip(found, starts, strict=True)), found
+    assert len(told) == 5 and all(line.startswith(start) for line, start in zip(told, starts, strict=True)), told
 
 
 def test_check_accepts_exactly_what_training_accepts(plain, log, tmp_path):
     for columns in (plain, log):
-        assert check(write_hdf5(tmp_path, columns)) == []
+        assert problems(write_hdf5(tmp_path, columns)) == []
     broken = plain | {"terminals": plain["terminals"].astype(np.float32) * 0.5}
-    assert check(write_npz(tmp_path, broken))
+    assert problems(write_npz(tmp_path, broken))
     with pytest.raises(UserError):
         info(tmp_path / "log.npz")
 

@@ -10,7 +10,7 @@ import pytest
 
 from sbac.algorithms import find
 from sbac.data import Dataset, load
-from sbac.data.inspect import summarise
+from sbac.data.inspect import info
 from sbac.training.device_data import DeviceData
 from sbac.training.grid import members
 
@@ -42,7 +42,7 @@ def peak(run):
 
 def test_a_log_is_held_once(tmp_path):
     size = write_log(tmp_path / "log.npz", ROWS)
-    described, data = peak(lambda: (data := load(tmp_path / "log.npz"), summarise(data))[0])
+    described, data = peak(lambda: (data := load(tmp_path / "log.npz"), info(data))[0])
     assert described < 1.35 * size
     config = members(find("sbac"), "quick", 1, {})[0].config
     packed, _ = peak(lambda: DeviceData.of(find("sbac"), data, config))

@@ -8,11 +8,14 @@ import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 
 import sbac
 from sbac.algorithms import find
 from sbac.data import streaming
+from sbac.data.converting import convert
 from sbac.data.dataset import Dataset
 from sbac.errors import UserError
 from sbac.training import loop
@@ -47,7 +50,6 @@ def write_hdf5(path: Path, table: dict[str, np.ndarray]) -> Path:
 
 
 def write_parquet(path: Path, table: dict[str, np.ndarray], group: int = 64) -> Path:
-    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     lists = {name: list(column) if column.ndim == 2 else column for name, column in table.items()}
     parquet.write_table(pa.table(lists), path, row_group_size=group)
     return path
@@ -68,6 +70,11 @@ def write_minari(path: Path, table: dict[str, np.ndarray]) -> Path:
     return path
 
 
+def write_d3rlpy(path: Path, table: dict[str, np.ndarray]) -> Path:
+    convert(sbac.load(table), path, "d3rlpy")
+    return path
+
+
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "BLOCK_ROWS", 64)
@@ -77,6 +84,7 @@ WRITERS: dict[str, Callable[[Path, dict[str, np.ndarray]], Path]] = {
     "log.hdf5": write_hdf5,
     "log.parquet": write_parquet,
     "log": write_minari,
+    "log.h5": write_d3rlpy,
 }
 
 
@@ -108,6 +116,10 @@ def test_episode_numbers_serve_instead_of_timeouts(tmp_path: Path) -> None:
     numbered = write_hdf5(tmp_path / "numbers.hdf5", {**table, "episode": np.arange(ROWS) // 37})
     assert sbac.stream(numbered).survey.hash == sbac.stream(tmp_path / "flags.hdf5").survey.hash
     assert len(sbac.stream(numbered).returns) == len(whole.episodes)
+    named = write_parquet(
+        tmp_path / "names.parquet", {**table, "episode": np.array([f"e{i // 37}" for i in range(ROWS)])}
+    )
+    assert sbac.stream(named).survey.hash == sbac.stream(tmp_path / "flags.hdf5").survey.hash
     with pytest.raises(UserError, match=r"neither\.hdf5: timeouts: missing"):
         sbac.stream(write_hdf5(tmp_path / "neither.hdf5", table)).survey.hash  # noqa: B018
 

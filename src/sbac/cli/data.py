@@ -40,7 +40,7 @@ def add(commands: Commands) -> None:
     )
     convert.add_argument("source", metavar="IN", help="name, file or folder")
     convert.add_argument("out", metavar="OUT", help="file (.npz, .hdf5, .parquet, .csv) or new folder")
-    convert.add_argument("--format", metavar="F", help="npz, npy, hdf5, parquet, csv, minari or d3rlpy")
+    convert.add_argument("--format", metavar="F", help="the format, where the name does not tell it: npy, d3rlpy, ...")
     convert.add_argument("--overwrite", action="store_true", help="replace an existing file")
     add_log_options(convert.add_argument_group("about the log"))
     convert.set_defaults(run=_data_convert)

@@ -51,14 +51,11 @@ def log_options(args: argparse.Namespace) -> "LogOptions":
 
 def load_log(source: str, args: argparse.Namespace) -> "Dataset":
     """The log with its options. What is doubtful about it is told on stderr."""
-    from dataclasses import fields
-
     from sbac.data import load
 
-    options = log_options(args)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        data = load(source, **{field.name: getattr(options, field.name) for field in fields(options)})
+        data = load(source, **vars(log_options(args)))
     for warning in caught:
         print(f"warning: {' '.join(str(warning.message).split())}", file=sys.stderr)
     return data
@@ -68,15 +65,15 @@ def _columns(words: list[str] | None) -> dict[str, str | list[str]] | None:
     """`field=column` and `field=column,column` as a mapping."""
     if words is None:
         return None
-    found: dict[str, str | list[str]] = {}
+    columns: dict[str, str | list[str]] = {}
     for word in words:
         field, equals, name = word.partition("=")
         if not (field and equals and name):
             raise UserError(f"--columns {word!r}: expected FIELD=COLUMN, such as rewards=r")
-        if field in found:
+        if field in columns:
             raise UserError(f"--columns {word!r}: {field} is given twice; several columns are {field}=first,second")
-        found[field] = name.split(",") if "," in name else name
-    return found
+        columns[field] = name.split(",") if "," in name else name
+    return columns
 
 
 def _bound(values: list[float] | None) -> float | list[float] | None:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 REQUIRED = ("observations", "actions", "rewards", "terminals")
 OPTIONAL = ("timeouts", "next_observations")
 VECTORS = ("observations", "actions", "next_observations")
+BOUNDS = ("action_low", "action_high")
 TOLERANCE = 1e-6
 """How far an action may lie outside its bounds (relative to bounds beyond 1) before it is refused; it is clipped."""
 BLOCK = 2**14
@@ -35,23 +36,17 @@ class Defect:
     rows: NDArray[np.intp]
 
 
-def problems(columns: Columns, low: ArrayLike, high: ArrayLike) -> Iterator[str]:
-    """Every problem for which the columns are not a dataset, worst first; none if they are one."""
-    for defect in defects(columns, low, high):
-        yield from defect.lines
-
-
 def defects(columns: Columns, low: ArrayLike, high: ArrayLike) -> Iterator[Defect]:
-    """The same problems, by kind, with their rows."""
+    """Every problem for which the columns are not a dataset, by kind, worst first; none if they are one."""
     given = {name: columns[name] for name in REQUIRED + OPTIONAL if columns.get(name) is not None}
     for name, values in (*given.items(), ("action_low", low), ("action_high", high)):
         yield from _as_a_whole(_masked(name, values))
-    arrays = {name: _array(values) for name, values in given.items()}
+    arrays = {name: as_array(values) for name, values in given.items()}
     yield from _as_a_whole(missing(arrays))
     sound: dict[str, Array] = {}
     for name, array in arrays.items():
-        if found := list(_structure(name, array)):
-            yield from _as_a_whole(found)
+        if wrong := list(_structure(name, array)):
+            yield from _as_a_whole(wrong)
         else:
             sound[name] = array
     yield from _as_a_whole(_lengths(sound))
@@ -68,7 +63,7 @@ def _as_a_whole(lines: Iterable[str]) -> Iterator[Defect]:
         yield Defect([line], np.empty(0, np.intp))
 
 
-def _array(values: ArrayLike) -> Array:
+def as_array(values: ArrayLike) -> Array:
     """The values as an array; an empty array of objects if they do not form one."""
     try:
         return np.asarray(values)
@@ -134,7 +129,7 @@ def _lengths(arrays: Mapping[str, Array]) -> Iterator[str]:
 
 def _bounds(actions: Array, low: ArrayLike, high: ArrayLike) -> Iterator[str]:
     for name, bound in (("action_low", low), ("action_high", high)):
-        array = _array(bound)
+        array = as_array(bound)
         if array.dtype.kind not in "fiu" or array.shape not in ((), (actions.shape[1],)):
             yield f"{name}: expected a number or {actions.shape[1]} numbers, got {array.dtype} of shape {array.shape}"
             return
@@ -182,11 +177,11 @@ def _outside(actions: Array, low: ArrayLike, high: ArrayLike) -> Iterator[Defect
 
 def _rows_where(array: Array, bad: Callable[[Array], Array]) -> NDArray[np.intp]:
     """The rows in which a value is bad, looked for in blocks: no other array of the column's size is made."""
-    found: list[NDArray[np.intp]] = []
+    rows: list[NDArray[np.intp]] = []
     for start in range(0, len(array), BLOCK):
         flags = bad(array[start : start + BLOCK])
-        found.append(start + np.flatnonzero(flags.any(axis=1) if flags.ndim == 2 else flags))
-    return np.concatenate(found) if found else np.empty(0, np.intp)
+        rows.append(start + np.flatnonzero(flags.any(axis=1) if flags.ndim == 2 else flags))
+    return np.concatenate(rows) if rows else np.empty(0, np.intp)
 
 
 def _value(array: Array, row: np.intp, bad: Callable[[Array], Array]) -> str:

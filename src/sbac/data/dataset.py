@@ -12,6 +12,7 @@
 """
 
 import hashlib
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbac.data.columns import BLOCK, problems
+from sbac.data.columns import BLOCK, defects
 from sbac.environments.tasks import find_task
 from sbac.errors import UserError, finite, name_of, not_negative, path_of, unknown
 from sbac.files import write_atomic
@@ -78,8 +79,8 @@ class Dataset:
             "timeouts": timeouts,
             "next_observations": next_observations,
         }
-        for problem in problems({k: v for k, v in columns.items() if v is not None}, low, high):
-            raise UserError(f"{name}: {problem}")
+        for defect in defects({k: v for k, v in columns.items() if v is not None}, low, high):
+            raise UserError(f"{name}: {defect.lines[0]}")
 
         self.name, self.kind = name, kind
         self.task = find_task(task).name if task is not None else None
@@ -185,27 +186,36 @@ class Dataset:
     def _rows(self, chosen: Flags) -> "Dataset":
         return Dataset(
             **{name: column[chosen] for name, column in self.columns().items()},
-            action_low=self.action_low,
-            action_high=self.action_high,
+            **self.bounds,
             name=self.name,
             kind=self.kind,
             task=self.task,
             environment=self.environment,
         )
 
+    @property
+    def bounds(self) -> dict[str, Floats]:
+        """The bounds of the actions, by name."""
+        return {"action_low": self.action_low, "action_high": self.action_high}
+
     def columns(self) -> dict[str, Any]:
         """The columns of the log; s' only where the log stores it."""
         names = ["observations", "actions", "rewards", "terminals", "timeouts"]
         return {name: getattr(self, name) for name in names + ["next_observations"] * self.stores_next}
+
+    def blocks(self, rows: int = BLOCK) -> Iterator[dict[str, Any]]:
+        """The columns of the log in blocks of rows."""
+        columns = self.columns()
+        for start in range(0, len(self), rows):
+            yield {name: column[start : start + rows] for name, column in columns.items()}
 
     def save(self, path: str | Path) -> None:
         """Writes an npz file that `sbac.load` reads back as the same dataset."""
         path = path_of("path", path)
         if path.suffix != ".npz":
             raise UserError(f"{path}: datasets are saved as .npz")
-        about = {"name": self.name, "kind": self.kind, "task": self.task or "", "environment": self.environment or ""}
-        arrays = self.columns() | {"action_low": self.action_low, "action_high": self.action_high}
-        arrays |= {key: np.array(value) for key, value in about.items()}
+        texts = {key: np.array(getattr(self, key) or "") for key in ("name", "kind", "task", "environment")}
+        arrays = self.columns() | self.bounds | texts
         write_atomic(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
 
 
@@ -218,15 +228,6 @@ def jumps(observations: Floats, next_observations: Floats) -> Flags:
         far = (distance > 1e-6 * np.maximum(1.0, np.abs(following))).any(axis=1)
         apart[start : start + len(following)] = far
     return apart
-
-
-def time_limits(terminals: ArrayLike, horizon: int) -> Flags:
-    """The time limits of a log that does not flag them: an episode ends when it reaches the horizon."""
-    ended = np.asarray(terminals).reshape(-1).astype(bool)
-    ends = np.concatenate([[-1], np.flatnonzero(ended)])
-    rows = np.arange(len(ended))
-    step = rows - ends[np.searchsorted(ends, rows, side="left") - 1] - 1
-    return step % horizon == horizon - 1
 
 
 def _floats(values: ArrayLike) -> Floats:

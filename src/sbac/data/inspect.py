@@ -33,58 +33,6 @@ BINS = 12
 BAR = 40
 
 
-@dataclass(frozen=True)
-class Summary:
-    """A dataset in numbers."""
-
-    name: str
-    kind: str
-    task: str | None
-    environment: str | None
-    hash: str
-    transitions: int
-    with_next_state: int
-    with_next_action: int
-    returns: NDArray[np.float64]
-    lengths: NDArray[np.int64]
-    score: float | None
-    terminals: int
-    time_limits: int
-    bounds: NDArray[np.float64]
-    """Per action feature: its lower and its upper bound."""
-    saturation: NDArray[np.float64]
-    """Per action feature, the share of rows at a bound."""
-    observations: NDArray[np.float64]
-    """Per observation feature: least, mean, standard deviation, greatest."""
-    duplicates: int
-    """Rows that repeat an earlier (s, a, r, s')."""
-
-
-def summarise(data: Dataset) -> Summary:
-    """The numbers `info` prints."""
-    o = data.observations
-    mean, deviation = moments(o)
-    return Summary(
-        name=data.name,
-        kind=data.kind,
-        task=data.task,
-        environment=data.environment,
-        hash=data.hash,
-        transitions=len(data),
-        with_next_state=int(data.has_next.sum()),
-        with_next_action=int(data.has_next_action.sum()),
-        returns=data.returns,
-        lengths=np.diff(data.episodes, axis=1)[:, 0],
-        score=data.score,
-        terminals=int(data.terminals.sum()),
-        time_limits=int(data.timeouts.sum()),
-        bounds=np.stack([data.action_low, data.action_high], axis=1).astype(np.float64),
-        saturation=saturation(data),
-        observations=np.stack([o.min(axis=0), mean, deviation, o.max(axis=0)], axis=1),
-        duplicates=int(duplicates(data).sum()),
-    )
-
-
 def saturation(data: Dataset) -> NDArray[np.float64]:
     """Per action feature, the share of rows at a bound."""
     edge = SATURATED * (data.action_high - data.action_low)
@@ -125,70 +73,72 @@ def fingerprints(columns: Sequence[NDArray[np.float32]]) -> NDArray[np.uint64]:
     return prints
 
 
+def features(data: Dataset) -> NDArray[np.float64]:
+    """Per observation feature: least, mean, standard deviation, greatest."""
+    mean, deviation = moments(data.observations)
+    return np.stack([data.observations.min(axis=0), mean, deviation, data.observations.max(axis=0)], axis=1)
+
+
 def info(source: Source, plot: str | Path | None = None) -> str:
     """A dataset described in text; with `plot`, also drawn as a PNG."""
     data = load(source)
-    summary = summarise(data)
     if plot is not None:
-        _draw(data, summary, Path(plot))
-    return "\n".join(_described(summary))
+        _draw(data, Path(plot))
+    return "\n".join(_described(data))
 
 
-def _described(s: Summary) -> Iterator[str]:
-    scored = "" if s.score is None else f", normalised score {s.score:.1f}"
-    yield f"{s.name} ({s.kind}{f', task {s.task}' if s.task else ''})"
-    yield f"  transitions     {s.transitions:,}; s' is known for {s.with_next_state:,}, a' for {s.with_next_action:,}"
-    lengths = f"{s.lengths.min():,} to {s.lengths.max():,} steps, median {np.median(s.lengths):,.0f}"
-    yield f"  episodes        {len(s.lengths):,} of {lengths}"
-    yield f"  ends            {s.terminals:,} terminals, {s.time_limits:,} time limits"
-    yield f"                  ({s.terminals / s.transitions:.3%} and {s.time_limits / s.transitions:.3%} of the rows)"
-    r = s.returns
+def _described(data: Dataset) -> Iterator[str]:
+    rows, r, at_bound = len(data), data.returns, saturation(data)
+    lengths, terminals, cut = np.diff(data.episodes), int(data.terminals.sum()), int(data.timeouts.sum())
+    yield f"{data.name} ({data.kind}{f', task {data.task}' if data.task else ''})"
+    known = f"s' is known for {int(data.has_next.sum()):,}, a' for {int(data.has_next_action.sum()):,}"
+    yield f"  transitions     {rows:,}; {known}"
+    steps = f"{lengths.min():,} to {lengths.max():,} steps, median {np.median(lengths):,.0f}"
+    yield f"  episodes        {len(lengths):,} of {steps}"
+    yield f"  ends            {terminals:,} terminals, {cut:,} time limits"
+    yield f"                  ({terminals / rows:.3%} and {cut / rows:.3%} of the rows)"
+    scored = "" if data.score is None else f", normalised score {data.score:.1f}"
     yield f"  returns         mean {r.mean():.2f}, std {r.std():.2f}, {r.min():.2f} to {r.max():.2f}{scored}"
-    yield f"  action bounds   {_bounds_text(s.bounds)}"
-    if s.environment is not None:
-        yield f"  environment     {s.environment}"
-    yield f"  at a bound      {s.saturation.mean():.2%} of the action values, at most {s.saturation.max():.2%} in one"
-    yield f"  duplicates      {s.duplicates:,} rows repeat an earlier one"
-    yield f"  sha256          {s.hash}"
+    pairs = [f"{low:g} to {high:g}" for low, high in zip(data.action_low, data.action_high, strict=True)]
+    yield f"  action bounds   {pairs[0] if len(set(pairs)) == 1 else ', '.join(pairs)}"
+    if data.environment is not None:
+        yield f"  environment     {data.environment}"
+    yield f"  at a bound      {at_bound.mean():.2%} of the action values, at most {at_bound.max():.2%} in one"
+    yield f"  duplicates      {int(duplicates(data).sum()):,} rows repeat an earlier one"
+    yield f"  sha256          {data.hash}"
     yield "returns of the episodes"
     counts, edges = np.histogram(r, BINS)
     for count, low, high in zip(counts, edges[:-1], edges[1:], strict=True):
         bar = "█" * round(BAR * count / counts.max())
         yield f"  {low:>10.1f} to {high:>10.1f} {count:>8,} {bar}".rstrip()
     yield "observations          least        mean         std    greatest"
-    for feature, (low, mean, deviation, high) in enumerate(s.observations):
+    for feature, (low, mean, deviation, high) in enumerate(features(data)):
         constant = "  constant" if low == high else ""
         yield f"  {feature:>4}        {low:>11.4g} {mean:>11.4g} {deviation:>11.4g} {high:>11.4g}{constant}"
 
 
-def _bounds_text(bounds: NDArray[np.float64]) -> str:
-    """Equal bounds once, others one by one."""
-    pairs = [f"{low:g} to {high:g}" for low, high in bounds]
-    return pairs[0] if len(set(pairs)) == 1 else ", ".join(pairs)
-
-
-def _draw(data: Dataset, summary: Summary, path: Path) -> None:
+def _draw(data: Dataset, path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure: Any = Figure(figsize=(10, 7), layout="constrained")
     returns, lengths, actions, observations = figure.subplots(2, 2).flat
-    returns.hist(summary.returns, bins=40)
+    returns.hist(data.returns, bins=40)
     returns.set(xlabel="return", ylabel="episodes")
-    if summary.task:
-        task = find_task(summary.task)
+    if data.task:
+        task = find_task(data.task)
         point = (task.reference_max - task.reference_min) / 100.0
 
         def unscored(score: float) -> float:
             return point * score + task.reference_min
 
         returns.secondary_xaxis("top", functions=(task.score, unscored)).set_xlabel("normalised score")
-    figure.suptitle(f"{summary.name} ({summary.kind})")
-    lengths.hist(summary.lengths, bins=40)
+    figure.suptitle(f"{data.name} ({data.kind})")
+    lengths.hist(np.diff(data.episodes).ravel(), bins=40)
     lengths.set(xlabel="steps", ylabel="episodes")
     span = data.action_high - data.action_low
     actions.hist(((data.actions - data.action_low) / span * 2.0 - 1.0).ravel(), bins=80, density=True)
     actions.set(xlabel="action, from its lower bound (-1) to its upper (1)", ylabel="density")
-    low, mean, deviation, high = summary.observations.T
+    low, mean, deviation, high = features(data).T
     feature = np.arange(len(mean))
     observations.vlines(feature, low, high, color="0.8", label="range")
     observations.errorbar(feature, mean, deviation, fmt=".", label="mean ± std")
@@ -211,26 +161,20 @@ class Findings:
     """Problems in all, those that are only counted included: a bad value of a row is one, and so is a bad column."""
 
 
-def check(source: str | Path) -> list[str]:
-    """Every problem for which training would refuse a file, each with its row; empty if it is fine."""
-    return examine(source).problems
-
-
 def examine(source: str | Path, options: LogOptions | None = None) -> Findings:
     """Every problem of a file, and every oddity that the rules of transitions settle."""
     try:
-        known = read(source, options or LogOptions())
+        arguments = read(source, options or LogOptions())
     except UserError as error:
         return Findings([str(error)], [], 0, 0, 1)
-    columns = {key: value for key, value in known.items() if key in FIELDS}
-    low, high = known.get("action_low", -1.0), known.get("action_high", 1.0)
-    found = list(defects(columns, low, high))
+    columns = {key: value for key, value in arguments.items() if key in FIELDS}
+    wrong = list(defects(columns, arguments.get("action_low", -1.0), arguments.get("action_high", 1.0)))
     rows = max((len(column) for column in columns.values() if np.ndim(column)), default=0)
-    if found:
-        wrong = np.unique(np.concatenate([defect.rows for defect in found]))
-        found_in_rows = sum(max(1, len(defect.rows)) for defect in found)
-        return Findings([line for defect in found for line in defect.lines], [], rows, len(wrong), found_in_rows)
-    data = Dataset(**known)
+    if wrong:
+        wrong_rows = np.unique(np.concatenate([defect.rows for defect in wrong]))
+        problems = sum(max(1, len(defect.rows)) for defect in wrong)
+        return Findings([line for defect in wrong for line in defect.lines], [], rows, len(wrong_rows), problems)
+    data = Dataset(**arguments)
     return Findings([], [*doubts(data), *_notes(columns, data)], rows, 0, 0)
 
 
@@ -286,8 +230,8 @@ def _here() -> Iterator[tuple[str, str, Path]]:
         if (path := data_folder() / f"{name}.npz").is_file():
             yield name, "made", path
     for task in TASKS.values():
-        found = (folder / file for folder in d4rl_folders() for file in task.files)
-        if (path := next((path for path in found if path.is_file()), None)) is not None:
+        places = (folder / file for folder in d4rl_folders() for file in task.files)
+        if (path := next((path for path in places if path.is_file()), None)) is not None:
             yield task.name, "D4RL", path
     for metadata in sorted(minari.root().glob("**/data/metadata.json")):
         folder = metadata.parent.parent

@@ -3,7 +3,7 @@
 import os
 import re
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,25 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sbac.data.columns import missing
-from sbac.data.dataset import SOURCE_KINDS, Dataset, jumps, time_limits
-from sbac.data.formats import arrays, csv_text, d3rlpy, hdf5, lerobot, minari, ogbench, parquet
-from sbac.data.formats.log import Log, decode
-from sbac.data.naming import ColumnMap, match, side_by_side
+from sbac.data.columns import BOUNDS, as_array, missing
+from sbac.data.dataset import Dataset
+from sbac.data.ends import with_time_limits
+from sbac.data.formats import format_of, suffixes
+from sbac.data.formats.log import Column, Log, decode, one_line, side_by_side
+from sbac.data.naming import ColumnMap, match
 from sbac.environments.opening import EnvSource, action_bounds
 from sbac.environments.tasks import EMBEDDED, TASKS, find_task, is_task, task_of_file
 from sbac.errors import UserError, positive, unknown
 from sbac.files import in_home
 
 Source = str | Path | Dataset | Mapping[str, ArrayLike]
-
-BOUNDS = ("action_low", "action_high")
-TEXTS = ("name", "kind", "task", "environment")
-"""What `Dataset.save` writes beside the columns and the bounds."""
-HDF5 = (".hdf5", ".h5")
-SUFFIXES = (*HDF5, ".npz", ".parquet", ".csv")
-LONGEST_LIMIT = 1000
-"""The longest time limit of a D4RL task. A longer stretch without a flag means that a D4RL file lacks flags."""
 
 
 def load(
@@ -57,13 +50,10 @@ def load(
         return source
     if not isinstance(source, str | Path | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UserError(f"expected a name, a path, a mapping of arrays or a Dataset, got {type(source)}")
-    known = read(
-        source,
-        LogOptions(task, columns, horizon, action_low, action_high, environment, max_bytes),
-    )
-    for line in missing(known):
-        raise UserError(f"{known['name']}: {line}")
-    data = Dataset(**known)
+    arguments = read(source, LogOptions(task, columns, horizon, action_low, action_high, environment, max_bytes))
+    for line in missing(arguments):
+        raise UserError(f"{arguments['name']}: {line}")
+    data = Dataset(**arguments)
     for line in doubts(data):
         warnings.warn(line, stacklevel=2)
     return data
@@ -105,38 +95,50 @@ def doubts(data: Dataset) -> Iterator[str]:
 
 
 def read(source: str | Path | Mapping[str, ArrayLike], options: LogOptions) -> dict[str, Any]:
-    """The arguments of `Dataset` for a source: its columns as they are in the file, and what is known of it."""
-    is_hdf5 = False
+    """The arguments of `Dataset` for a source: its columns as they are in the file, and what is said about it."""
     if isinstance(source, Mapping):
-        about = {key: source[key] for key in ("name", "kind", "task") if key in source}
-        known: dict[str, Any] = {"name": "arrays"} | _named(source, options.columns, "arrays") | about
-    else:
-        found = locate(source)
-        is_hdf5 = found.path.suffix in HDF5
-        try:
-            known = decode(open_log(found.path, options.columns, options.max_bytes), options.max_bytes)
-        except MemoryError as error:
-            raise UserError(f"{found.path}: does not fit into memory") from error
-        known = {"name": found.path.name} | known | found.about
-    if options.task is not None:
-        known["task"] = find_task(options.task).name
-    known = {key: value for key, value in known.items() if value is not None}
-    known = _with_bounds(known, options)
-    return _with_time_limits(known, options.horizon, is_hdf5)
+        names = match(source, options.columns, "arrays")
+        columns = {field: _joined(source, field, members) for field, members in names.items()}
+        beside = {key: source[key] for key in ("name", "kind", "task", *BOUNDS) if key in source}
+        return with_time_limits(columns | described({"name": "arrays", **beside}, options), options.horizon)
+    located = locate(source)
+    try:
+        log = open_log(located, options.columns)
+        rows = decode(log, options.max_bytes)
+    except MemoryError as error:
+        raise UserError(f"{located.path}: does not fit into memory") from error
+    return with_time_limits(rows | described(log.description, options), options.horizon, log.longest_episode)
 
 
-def _with_bounds(known: dict[str, Any], options: LogOptions) -> dict[str, Any]:
-    """The bounds of the actions: as the caller gives them, else as the file does, else as the environment does."""
-    given = {"action_low": options.action_low, "action_high": options.action_high}
-    known = known | {key: bound for key, bound in given.items() if bound is not None}
-    if options.environment is None:
-        return known
-    if isinstance(options.environment, str):
-        known["environment"] = options.environment
-    if known.get("kind") in ("D4RL", "made", "embedded") or {"action_low", "action_high"} <= known.keys():
-        return known
-    low, high = action_bounds(options.environment)
-    return {"action_low": low, "action_high": high} | known
+def _joined(source: Mapping[str, ArrayLike], field: str, members: Sequence[str]) -> ArrayLike:
+    """One array as it is, or two and more as a matrix."""
+    if len(members) == 1:
+        return source[members[0]]
+    arrays = {name: as_array(source[name]) for name in members}
+    declared = {name: Column(array.shape, array.dtype) for name, array in arrays.items()}
+    side_by_side({field: members}, declared, "arrays")
+    return np.column_stack([*arrays.values()])
+
+
+def open_log(located: "Located", columns: ColumnMap | None) -> Log:
+    """The log of any format that a source is, opened and not decoded, with what its name says about it."""
+    log = format_of(located.path).open(located.path, columns)
+    return replace(log, description={"name": located.path.name, **log.description, **located.description})
+
+
+def described(description: Mapping[str, Any], options: LogOptions) -> dict[str, Any]:
+    """The arguments of `Dataset` beside the columns.
+
+    The bounds of the actions are as the caller gives them, else as the file does, else as the environment does.
+    """
+    task = None if options.task is None else find_task(options.task).name
+    environment = options.environment if isinstance(options.environment, str) else None
+    given = dict(task=task, environment=environment, action_low=options.action_low, action_high=options.action_high)
+    arguments = {key: value for layer in (description, given) for key, value in layer.items() if value is not None}
+    is_bounded = description.get("kind") in ("D4RL", "made", "embedded") or arguments.keys() >= set(BOUNDS)
+    if options.environment is None or is_bounded:
+        return arguments
+    return dict(zip(BOUNDS, action_bounds(options.environment), strict=True)) | arguments
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ class Located:
     """The path of a source, and the arguments of `Dataset` that follow from its name."""
 
     path: Path
-    about: dict[str, str]
+    description: dict[str, str]
 
 
 def data_folder() -> Path:
@@ -177,13 +179,15 @@ def locate(source: str | Path) -> Located:
         path = Path(source).expanduser()
         exists = path.exists()
     except (OSError, ValueError, RuntimeError) as error:
-        raise UserError(f"{name!r}: not a path: {arrays.one_line(error)}") from error
+        raise UserError(f"{name!r}: not a path: {one_line(error)}") from error
     if exists:
         d4rl = task_of_file(path.name)
         return Located(path, {"kind": "D4RL", "task": d4rl} if d4rl else {})
+    from sbac.data.formats import minari  # and h5py, which the names above do not need
+
     if (folder := minari.installed(name)) is not None:
         return Located(folder, {"name": name})
-    if path.suffix in SUFFIXES or isinstance(source, Path) or name.startswith((".", "/", "~")):
+    if path.suffix in suffixes() or isinstance(source, Path) or name.startswith((".", "/", "~")):
         raise UserError(f"{name}: no such file or folder")
     if "/" in name and minari.is_id(name):
         raise UserError(
@@ -217,111 +221,3 @@ def _locate_d4rl(name: str) -> Located:
         same = f"D4RL/{replayed[1]}/human-v2"
         stand_in = f", or get Minari's replay of it with `minari download {same}` and load {same}"
     raise UserError(f"{name}: put D4RL's file {task.files[0]} into {data_folder()} ($SBAC_DATA){stand_in}")
-
-
-def open_log(path: Path, columns: ColumnMap | None = None, max_bytes: int | None = None) -> Log:
-    """A file or folder of any format, opened and not decoded."""
-    if path.is_dir():
-        return _open_folder(path, columns, max_bytes)
-    if path.suffix in HDF5:
-        return _open_hdf5(path, columns, max_bytes)
-    if path.suffix == ".npz":
-        return _open_npz(path, columns)
-    if path.suffix == ".parquet":
-        return parquet.open_parquet(path, [path], lambda names: match(names, columns, str(path)))
-    if path.suffix == ".csv":
-        return csv_text.open_csv(path, columns)
-    raise UserError(f"{path}: unknown kind of file; expected {', '.join(SUFFIXES)} or a folder")
-
-
-def _open_folder(path: Path, columns: ColumnMap | None, max_bytes: int | None) -> Log:
-    if (path / "data" / "metadata.json").is_file():
-        return minari.open_folder(path, max_bytes)
-    if lerobot.is_dataset(path):
-        return lerobot.open_dataset(path, columns)
-    if any(path.glob("*.npy")):
-        return arrays.open_npy_folder(path, lambda names: match(names, columns, str(path)), BOUNDS)
-    raise UserError(
-        f"{path}: expected a Minari dataset (data/metadata.json), a LeRobot dataset (meta/info.json) or npy files "
-        "(observations.npy, ...)"
-    )
-
-
-def _open_hdf5(path: Path, columns: ColumnMap | None, max_bytes: int | None) -> Log:
-    if path.parent.name == "data" and (path.parent / "metadata.json").is_file():
-        return minari.open_folder(path.parent.parent, max_bytes)
-    with hdf5.opened(path) as file:
-        is_buffer = d3rlpy.is_buffer(hdf5.names_in(file))
-    return d3rlpy.open_buffer(path) if is_buffer else hdf5.open_columns(path, columns)
-
-
-def _open_npz(path: Path, columns: ColumnMap | None) -> Log:
-    """An npz file, with what `Dataset.save` wrote about it, if it did."""
-
-    def fields(names: Collection[str]) -> dict[str, list[str]]:
-        return ogbench.fields(names, match(names, columns, str(path)), path)
-
-    log = ogbench.with_masks(arrays.open_npz(path, fields, (*BOUNDS, *TEXTS)))
-    texts = {key: log.about[key] for key in TEXTS if key in log.about}
-    about = {key: str(text) for key, text in texts.items() if text.dtype.kind == "U" and text.shape == ()}
-    known = {key: log.about[key] for key in BOUNDS if key in log.about}
-    if about.get("kind") in SOURCE_KINDS and (not about.get("task") or is_task(about["task"])):
-        if ":" in about.get("environment", ""):  # a module's name in a file is not followed
-            del about["environment"]
-        known |= {key: value for key, value in about.items() if value}
-    if known.get("kind", "user") == "user":
-        known["name"] = path.name
-    return replace(log, about=known)
-
-
-def _named(stored: Mapping[str, Any], columns: ColumnMap | None, where: str) -> dict[str, Any]:
-    """The arrays by field, with the bounds of the actions."""
-    chosen = match(stored, columns, where)
-    known = {field: side_by_side(stored, names, where) for field, names in chosen.items()}
-    return known | {key: stored[key] for key in BOUNDS if key in stored}
-
-
-def _with_time_limits(known: dict[str, Any], horizon: int | None, is_hdf5: bool) -> dict[str, Any]:
-    """Fills in `timeouts` where episode numbers, the horizon or the stored s' tell where episodes end.
-
-    A horizon that the caller gives counts beside the flags of the log; that of a task only where there are none.
-    """
-    episode = known.pop("episode", None)
-    ended = np.asarray(known.get("terminals", [])).reshape(-1)
-    if not len(ended) or ended.dtype.kind not in "fiub":
-        return known
-    name, running = known["name"], ended == 0
-    flagged = np.asarray(known["timeouts"]).reshape(-1) if "timeouts" in known else None
-    if flagged is not None and (len(flagged) != len(ended) or flagged.dtype.kind not in "fiub"):
-        return known
-    if episode is not None:
-        number = np.asarray(episode).reshape(-1)
-        if len(number) != len(ended):
-            raise UserError(f"{name}: episode: {len(number)} rows, but terminals has {len(ended)}")
-        if number.dtype.kind == "f" and np.isnan(number).any():
-            raise UserError(f"{name}: episode: row {int(np.isnan(number).argmax())} has no number")
-        last = np.append(number[1:] != number[:-1], True)
-        flagged = (last & running) | (flagged != 0 if flagged is not None else False)
-    if flagged is not None:
-        if horizon is None:
-            return known if episode is None else known | {"timeouts": flagged}
-        if not ((flagged == 0) | (flagged == 1)).all():
-            return known
-        cut = flagged != 0
-        return known | {"timeouts": cut | time_limits(cut | ~running, horizon)}
-    if horizon is None and "task" in known:
-        horizon = find_task(known["task"]).horizon
-    observations, next_observations = (np.asarray(known.get(key, 0)) for key in ("observations", "next_observations"))
-    if horizon is not None:
-        cut = time_limits(ended, horizon)
-        numeric = observations.dtype.kind in "fiu" and next_observations.dtype.kind in "fiu"
-        if next_observations.shape == observations.shape != () and len(next_observations) == len(ended) and numeric:
-            cut |= jumps(observations, next_observations) & running
-        return known | {"timeouts": cut}
-    stretch = int(np.diff(np.flatnonzero(ended), prepend=-1, append=len(ended)).max()) - 1
-    if is_hdf5 and next_observations.shape == () and stretch > LONGEST_LIMIT:
-        raise UserError(
-            f"{name}: no timeouts, and {stretch} rows in a row without a terminal; "
-            "say where episodes end with horizon= or task= (--horizon, --task)"
-        )
-    return known

@@ -2,9 +2,6 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
-
-import numpy as np
 
 from sbac.errors import UserError, unknown
 
@@ -31,11 +28,11 @@ def match(available: Collection[str], columns: ColumnMap | None, where: str) -> 
     for field in columns:
         if field not in NAMES:
             raise unknown("field in columns", field, NAMES)
-    found: dict[str, list[str]] = {}
+    chosen: dict[str, list[str]] = {}
     for field, names in NAMES.items():
         wanted = columns.get(field)
         if wanted is not None:
-            found[field] = _wanted(available, wanted, f"{where}: columns[{field!r}]")
+            chosen[field] = _wanted(available, wanted, f"{where}: columns[{field!r}]")
             continue
         matches = {name: hit for name in names if (hit := _hit(available, name, where))}
         if len(matches) > 1:
@@ -43,19 +40,8 @@ def match(available: Collection[str], columns: ColumnMap | None, where: str) -> 
                 f"{where}: both {' and '.join(matches)} could be {field}; say which with --columns (columns=)"
             )
         for hit in matches.values():
-            found[field] = hit
-    return found
-
-
-def side_by_side(stored: Mapping[str, Any], names: Sequence[str], where: str) -> Any:
-    """One column as it is, or two and more as a matrix."""
-    if len(names) == 1:
-        return stored[names[0]]
-    lengths = {name: np.shape(stored[name])[:1] for name in names}
-    for name, length in lengths.items():
-        if length != lengths[names[0]]:
-            raise UserError(f"{where}: {name} has another number of rows than {names[0]}")
-    return np.column_stack([stored[name] for name in names])
+            chosen[field] = hit
+    return chosen
 
 
 def _wanted(available: Collection[str], wanted: str | Sequence[str], where: str) -> list[str]:

@@ -6,22 +6,21 @@ their scale, the ends of their episodes, and the first row of every block.
 """
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbac.data.columns import missing
+from sbac.data.columns import BOUNDS, missing
 from sbac.data.dataset import Dataset, Floats
-from sbac.data.formats import arrow, hdf5, minari, parquet
-from sbac.data.loading import HDF5, locate
-from sbac.data.naming import ColumnMap, match
-from sbac.environments.tasks import find_task
-from sbac.errors import UserError, check_named, finite, path_of, positive
+from sbac.data.formats import format_of, those_that
+from sbac.data.formats.log import Log, Rows
+from sbac.data.loading import LogOptions, described, locate, open_log
+from sbac.data.naming import ColumnMap
+from sbac.errors import UserError, finite, path_of, positive
 
 BLOCK_ROWS = 2**14
 """Rows of a block, where the format leaves the choice: a row group or an episode is read whole."""
@@ -30,24 +29,6 @@ REUSE = 4
 INITIALS = 2**17
 """The most initial states that are kept; of more a uniform sample."""
 SAMPLE = 1000
-
-Block = dict[str, NDArray[Any]]
-
-
-class Blocks(Protocol):
-    """A file whose rows can be read in parts."""
-
-    rows: int
-    about: dict[str, Any]
-    """What is known of the log beside its rows."""
-
-    def ranges(self, size: int) -> list[tuple[int, int]]:
-        """The blocks of about `size` rows, as their first row and the row after their last."""
-        ...
-
-    def read(self, start: int, stop: int) -> Block:
-        """The columns of a block, by field."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -64,7 +45,7 @@ class Survey:
     initial_observations: Floats
     sample: Floats
     """Observations of rows that lie evenly over the log."""
-    first_rows: list[Block]
+    first_rows: list[Rows]
     """Of every block."""
 
 
@@ -72,26 +53,30 @@ class StreamedLog:
     """A log that is read in blocks. `ring_rows` rows lie on the device at a time, and each is drawn about `reuse` times
     before the next block takes its place."""
 
-    def __init__(
-        self, blocks: Blocks, about: Mapping[str, Any], ring_rows: int = RING_ROWS, reuse: float = REUSE
-    ) -> None:
+    def __init__(self, log: Log, ring_rows: int = RING_ROWS, reuse: float = REUSE) -> None:
         positive("ring_rows", ring_rows)
         if finite("reuse", reuse) <= 0:
             raise UserError(f"reuse {reuse}: expected a number above 0")
-        self._blocks = blocks
-        self.name: str = about["name"]
-        self.kind: str = about.get("kind", "user")
-        self.task: str | None = about.get("task")
-        self.environment: str | None = about.get("environment")
+        self._log, description = log, log.description
+        self.name: str = description["name"]
+        self.kind: str = description.get("kind", "user")
+        self.task: str | None = description.get("task")
+        self.environment: str | None = description.get("environment")
         self.ring_rows, self.reuse = ring_rows, reuse
-        self._low: ArrayLike | None = about.get("action_low")
-        self._high: ArrayLike | None = about.get("action_high")
-        self.ranges = blocks.ranges(BLOCK_ROWS)
+        self._bounds: dict[str, Any] = {name: description[name] for name in BOUNDS if name in description}
+        for line in missing(log.columns):
+            raise UserError(f"{self.name}: {line}")
+        if "timeouts" not in log.columns and "episode" not in log.columns:
+            raise UserError(f"{self.name}: timeouts: missing; a log that is streamed has timeouts, or episode numbers")
+        lengths = {column.shape[:1] for column in log.columns.values()}
+        if len(lengths) > 1:
+            raise UserError(f"{log.path}: columns of {len(lengths)} different lengths; expected one")
+        self.ranges = log.ranges(BLOCK_ROWS)
         if not self.ranges:
             raise UserError(f"{self.name}: zero rows; expected at least one episode")
 
     def __len__(self) -> int:
-        return self._blocks.rows
+        return len(self._log)
 
     @property
     def longest(self) -> int:
@@ -107,7 +92,7 @@ class StreamedLog:
     def survey(self) -> Survey:
         """Reads the whole log once."""
         counts = _Counts(len(self))
-        first_rows: list[Block] = []
+        first_rows: list[Rows] = []
         waiting = self._read(0)
         for number in range(len(self.ranges)):
             following = self._read(number + 1) if number + 1 < len(self.ranges) else None
@@ -134,36 +119,28 @@ class StreamedLog:
         block = self.block(0)
         return block.action_low, block.action_high
 
-    def _read(self, number: int) -> Block:
+    def _read(self, number: int) -> Rows:
         start, stop = self.ranges[number]
-        found = self._blocks.read(start, stop)
-        for line in missing(found):
-            raise UserError(f"{self.name}: {line}")
-        if "timeouts" not in found and "episode" not in found:
-            raise UserError(f"{self.name}: timeouts: missing; a log that is streamed has timeouts, or episode numbers")
-        return found
+        rows = self._log.rows(start, stop)
+        for field, column in rows.items():
+            if len(column) < stop - start:
+                raise UserError(f"{self.name}: rows {start} to {stop}: {field} has fewer rows than the file declares")
+        return rows
 
-    def _dataset(self, number: int, own: Block, following: Block | None) -> Dataset:
+    def _dataset(self, number: int, rows: Rows, following: Rows | None) -> Dataset:
         """A block as a dataset. Behind the last block stands a copy of its last row, which nothing refers to."""
-        after = following or {field: column[-1:] for field, column in own.items()}
-        columns = {field: np.concatenate([column, after[field]]) for field, column in own.items() if field in after}
+        after = following or {field: column[-1:] for field, column in rows.items()}
+        columns = {field: np.concatenate([column, after[field]]) for field, column in rows.items()}
         ended = columns["terminals"].reshape(-1) != 0
         cut = columns["timeouts"].reshape(-1) != 0 if "timeouts" in columns else np.zeros(len(ended), bool)
         if (episode := columns.pop("episode", None)) is not None:
             cut[:-1] |= (episode[1:] != episode[:-1]).reshape(-1) & ~ended[:-1]
         if following is None:
             cut[-2] |= not ended[-2]
-        columns["timeouts"] = cut
         start, stop = self.ranges[number]
         return Dataset(
-            columns["observations"],
-            columns["actions"],
-            columns["rewards"],
-            columns["terminals"],
-            columns["timeouts"],
-            columns.get("next_observations"),
-            action_low=self._low,
-            action_high=self._high,
+            **columns | {"timeouts": cut},
+            **self._bounds,
             name=f"{self.name}: rows {start} to {stop}",
             kind=self.kind,
             task=self.task,
@@ -200,8 +177,8 @@ class _Counts:
         starts = np.concatenate([[0] if self._begins else [], ends[ends < rows - 1] + 1]).astype(int)
         self._begins = len(ends) > 0 and ends[-1] == rows - 1
         self._add_initial(data.observations[starts])
-        own = self._sampled[(self._sampled >= first) & (self._sampled < first + rows)] - first
-        self._sample.append(data.observations[own])
+        sampled = self._sampled[(self._sampled >= first) & (self._sampled < first + rows)] - first
+        self._sample.append(data.observations[sampled])
 
     def _add_moments(self, observations: Floats) -> None:
         """Means and squared deviations of two parts, put together (Chan's formula)."""
@@ -221,11 +198,11 @@ class _Counts:
     def _add_initial(self, states: Floats) -> None:
         """Every initial state draws a lot; those with the lowest are kept."""
         lots = np.concatenate([self._lots, self._random.random(len(states))])
-        known = states if self._initial is None else np.concatenate([self._initial, states])
+        initial = states if self._initial is None else np.concatenate([self._initial, states])
         kept = np.sort(np.argpartition(lots, INITIALS)[:INITIALS]) if len(lots) > INITIALS else slice(None)
-        self._initial, self._lots = known[kept], lots[kept]
+        self._initial, self._lots = initial[kept], lots[kept]
 
-    def survey(self, first_rows: list[Block]) -> Survey:
+    def survey(self, first_rows: list[Rows]) -> Survey:
         assert self._initial is not None
         return Survey(
             hash=self._digest.hexdigest(),
@@ -249,30 +226,17 @@ def stream(
     ring_rows: int = RING_ROWS,
     reuse: float = REUSE,
 ) -> StreamedLog:
-    """A log for `sbac.train` that is never in memory as a whole: a Parquet or HDF5 file, or a Minari dataset.
+    """A log for `sbac.train` that is never in memory as a whole: Parquet, HDF5, Minari, LeRobot or d3rlpy.
 
     task, columns, action_low, action_high: as in `sbac.load`.
     ring_rows: rows that lie on the device at a time.
     reuse: how often a row is drawn, on average, while it lies there; more makes less to read.
     """
     path_of("source", source)
-    if columns is not None:
-        check_named("columns", columns)
-    found = locate(source)
-    path = found.path
-    blocks: Blocks
-    if path.is_dir() and (path / "data" / "metadata.json").is_file():
-        blocks = minari.EpisodeBlocks(path)
-    elif path.suffix in HDF5:
-        blocks = hdf5.ColumnBlocks(path, columns)
-    elif path.suffix == ".parquet":
-        with arrow.readable(path):
-            blocks = parquet.RowGroups(path, lambda names: match(names, columns, str(path)))
-    else:
-        raise UserError(f"{path}: cannot be streamed; expected a Parquet or HDF5 file, or a Minari dataset")
-    about: dict[str, Any] = {"name": path.name, **blocks.about, **found.about}
-    bounds = {"action_low": action_low, "action_high": action_high}
-    about |= {name: bound for name, bound in bounds.items() if bound is not None}
-    if task is not None:
-        about["task"] = find_task(task).name
-    return StreamedLog(blocks, about, ring_rows, reuse)
+    options = LogOptions(task, columns, action_low=action_low, action_high=action_high)
+    located = locate(source)
+    if not format_of(located.path).streams:
+        able = ", ".join(those_that("streams"))
+        raise UserError(f"{located.path}: cannot be streamed; expected one of these formats: {able}")
+    log = open_log(located, options.columns)
+    return StreamedLog(replace(log, description=described(log.description, options)), ring_rows, reuse)

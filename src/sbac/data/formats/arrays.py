@@ -1,4 +1,4 @@
-"""Reading untrusted npz files and folders of npy files.
+"""Untrusted npz files and folders of npy files.
 
 Nothing is unpickled. The size in a header is compared with that of the file before memory is taken for it.
 """
@@ -6,138 +6,170 @@ Nothing is unpickled. The size in a header is compared with that of the file bef
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from sbac.data.formats.log import Column, Log, Read, log_of_arrays, product
+from sbac.data.columns import BOUNDS
+from sbac.data.dataset import SOURCE_KINDS, Dataset
+from sbac.data.formats.log import (
+    Column,
+    Format,
+    Log,
+    Slice,
+    Written,
+    is_file,
+    log_of_arrays,
+    one_line,
+    product,
+    require_file,
+)
+from sbac.data.naming import ColumnMap, match
+from sbac.environments.tasks import is_task
 from sbac.errors import UserError
 
-UNREADABLE = (EOFError, OSError, ValueError, TypeError, RuntimeError, MemoryError, SyntaxError, tokenize.TokenError)
+TEXTS = ("name", "kind", "task", "environment")
+"""What `Dataset.save` writes beside the columns and the bounds."""
+UNREADABLE = (
+    EOFError,
+    OSError,
+    ValueError,
+    TypeError,
+    RuntimeError,
+    MemoryError,
+    SyntaxError,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 """The errors of numpy and zipfile on a damaged file."""
 LONGEST_HEADER = 10_000
 LONGEST_TEXT = 2**16
 """Bytes of an array that is read whole: bounds and names."""
 
-Fields = Callable[[Collection[str]], Mapping[str, list[str]]]
-"""Chooses, among the names of all arrays, those of each field."""
+
+class Stored(NamedTuple):
+    """An array as a stream of npy's, in a file or in an archive."""
+
+    open: Callable[[], AbstractContextManager[IO[bytes]]]
+    size: int
+    where: str
 
 
-def require_file(path: Path) -> None:
-    """Refuses pipes, sockets and devices, whose reading might never end."""
-    if not path.is_file():
-        raise UserError(f"{path}: {'not a regular file' if path.exists() else 'no such file'}")
+def open_npz(path: Path, columns: ColumnMap | None) -> Log:
+    """An npz file, with what `Dataset.save` wrote about it, if it did."""
+    stored = in_archive(path)
+    log = log_of_npy(path, stored, match(stored, columns, str(path)))
+    texts = {name: text for name, text in small(stored, TEXTS).items() if text.dtype.kind == "U" and text.shape == ()}
+    description = {name: str(text) for name, text in texts.items()}
+    if description.get("kind") not in SOURCE_KINDS or (description.get("task") and not is_task(description["task"])):
+        description = {}
+    if ":" in description.get("environment", ""):  # a module's name in a file is not followed
+        del description["environment"]
+    if description.get("kind") == "user":  # known by its file's name
+        description.pop("name", None)
+    return replace(log, description={**log.description, **{name: text for name, text in description.items() if text}})
 
 
-def open_npz(path: Path, fields: Fields, beside: Collection[str]) -> Log:
-    """An npz file; `beside` names the small arrays that are read at once, into `about`."""
-    with _archive(path) as archive:
-        members = _members(archive)
-        chosen = fields(members)
-        declared = {
-            name: _declared(archive, members[name], f"{path}: {name}") for parts in chosen.values() for name in parts
-        }
-        about = {
-            name: _whole(archive, members[name], f"{path}: {name}")
-            for name in beside
-            if name in members and members[name].file_size < LONGEST_TEXT
-        }
-
-    @contextmanager
-    def opened(names: Collection[str]) -> Generator[Mapping[str, Read]]:
-        with _archive(path) as archive, ExitStack() as stack:
-            found = _members(archive)
-            yield {
-                name: _reader(stack.enter_context(archive.open(found[name])), found[name].file_size, f"{path}: {name}")
-                for name in names
-            }
-
-    return log_of_arrays(path, path.stat().st_size, chosen, declared, opened, about)
+def write_npz(data: Dataset, path: Path) -> Written:
+    data.save(path)
+    return Written(len(data))
 
 
-def open_npy_folder(path: Path, fields: Fields, beside: Collection[str]) -> Log:
+def open_folder(path: Path, columns: ColumnMap | None) -> Log:
     """A folder of npy files, each named by its column: observations.npy, actions.npy, ..."""
     files = {file.stem: file for file in sorted(path.glob("*.npy"))}
-    chosen = fields(files)
+    stored = {name: Stored(partial(_opened_npy, file), file.stat().st_size, str(file)) for name, file in files.items()}
+    return log_of_npy(path, stored, match(files, columns, str(path)))
+
+
+def write_folder(data: Dataset, folder: Path) -> Written:
+    for name, column in {**data.columns(), **data.bounds}.items():
+        np.save(folder / f"{name}.npy", column, allow_pickle=False)
+    return Written(len(data))
+
+
+NPZ = Format(lambda path: is_file(path, ".npz"), open_npz, write_npz, suffixes=(".npz",))
+NPY = Format(
+    lambda path: path.is_dir() and any(path.glob("*.npy")),
+    open_folder,
+    write_folder,
+    folder="npy files (observations.npy, ...)",
+)
+
+
+def log_of_npy(path: Path, stored: Mapping[str, Stored], names: Mapping[str, Sequence[str]]) -> Log:
+    """The log of some arrays, with the bounds of the actions."""
+    chosen = {name: stored[name] for parts in names.values() for name in parts}
     declared: dict[str, Column] = {}
-    for name in (part for parts in chosen.values() for part in parts):
-        with _npy(files[name]) as file:
-            declared[name] = _header(file, files[name].stat().st_size, str(files[name]))[0]
-    about: dict[str, NDArray[Any]] = {}
-    for name in beside:
-        if name in files and files[name].stat().st_size < LONGEST_TEXT:
-            with _npy(files[name]) as file:
-                about[name] = _array(file, files[name].stat().st_size, str(files[name]))
+    for name, array in chosen.items():
+        with array.open() as file:
+            declared[name] = _header(file, array)[0]
 
     @contextmanager
-    def opened(names: Collection[str]) -> Generator[Mapping[str, Read]]:
+    def opened(wanted: Collection[str]) -> Generator[Mapping[str, Slice]]:
         with ExitStack() as stack:
-            yield {
-                name: _reader(stack.enter_context(_npy(files[name])), files[name].stat().st_size, str(files[name]))
-                for name in names
-            }
+            yield {name: _reader(stack.enter_context(stored[name].open()), stored[name]) for name in wanted}
 
-    size = sum(files[name].stat().st_size for name in declared)
-    return log_of_arrays(path, size, chosen, declared, opened, about)
+    size = path.stat().st_size if path.is_file() else sum(array.size for array in chosen.values())
+    return log_of_arrays(path, size, names, declared, opened, small(stored, BOUNDS))
 
 
-def npz_names(path: Path) -> list[str]:
-    """The names of the arrays in an npz file."""
-    with _archive(path) as archive:
-        return list(_members(archive))
+def small(stored: Mapping[str, Stored], names: Collection[str]) -> dict[str, NDArray[Any]]:
+    """The arrays of these names that are small, read whole."""
+    arrays: dict[str, NDArray[Any]] = {}
+    for name in names:
+        if name in stored and stored[name].size < LONGEST_TEXT:
+            with stored[name].open() as file:
+                column, fortran = _header(file, stored[name])
+                arrays[name] = _values(file, column, column.shape, fortran)
+    return arrays
+
+
+def in_archive(path: Path) -> dict[str, Stored]:
+    """The arrays of an npz file, by name."""
+    with _readable(path, "npz file (numpy.savez)"), zipfile.ZipFile(path) as archive:
+        members = {member.filename[:-4]: member for member in archive.infolist() if member.filename.endswith(".npy")}
+    return {
+        name: Stored(partial(_opened_member, path, member), member.file_size, f"{path}: {name}")
+        for name, member in members.items()
+    }
 
 
 @contextmanager
-def _archive(path: Path) -> Generator[zipfile.ZipFile]:
-    require_file(path)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            yield archive
-    except UserError:
-        raise
-    except (zipfile.BadZipFile, zlib.error, *UNREADABLE) as error:
-        raise UserError(f"{path}: not a readable npz file (numpy.savez): {one_line(error)}") from error
+def _opened_member(path: Path, member: zipfile.ZipInfo) -> Generator[IO[bytes]]:
+    with _readable(path, "npz file (numpy.savez)"), zipfile.ZipFile(path) as archive, archive.open(member) as file:
+        yield file
 
 
 @contextmanager
-def _npy(path: Path) -> Generator[IO[bytes]]:
+def _opened_npy(path: Path) -> Generator[IO[bytes]]:
+    with _readable(path, "npy file"), path.open("rb") as file:
+        yield file
+
+
+@contextmanager
+def _readable(path: Path, kind: str) -> Generator[None]:
+    """Every failure to read the file becomes a `UserError` of one line."""
     require_file(path)
     try:
-        with path.open("rb") as file:
-            yield file
+        yield
     except UserError:
         raise
     except UNREADABLE as error:
-        raise UserError(f"{path}: not a readable npy file: {one_line(error)}") from error
+        raise UserError(f"{path}: not a readable {kind}: {one_line(error)}") from error
 
 
-def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    return {m.filename[:-4]: m for m in archive.infolist() if m.filename.endswith(".npy")}
-
-
-def _declared(archive: zipfile.ZipFile, member: zipfile.ZipInfo, where: str) -> Column:
-    with archive.open(member) as file:
-        return _header(file, member.file_size, where)[0]
-
-
-def _whole(archive: zipfile.ZipFile, member: zipfile.ZipInfo, where: str) -> NDArray[Any]:
-    with archive.open(member) as file:
-        return _array(file, member.file_size, where)
-
-
-def _array(file: IO[bytes], size: int, where: str) -> NDArray[Any]:
-    column, fortran = _header(file, size, where)
-    return _values(file, column, column.shape, fortran)
-
-
-def _reader(file: IO[bytes], size: int, where: str) -> Read:
+def _reader(file: IO[bytes], array: Stored) -> Slice:
     """Reads rows in their order. An array in Fortran's order is read whole."""
-    column, fortran = _header(file, size, where)
+    column, fortran = _header(file, array)
     if fortran:
         whole = _values(file, column, column.shape, fortran=True)
         return lambda start, stop: whole[start:stop]
@@ -152,24 +184,16 @@ def _values(file: IO[bytes], column: Column, shape: tuple[int, ...], fortran: bo
     return np.frombuffer(data, column.dtype).reshape(shape, order="F" if fortran else "C")
 
 
-def _header(file: IO[bytes], size: int, where: str) -> tuple[Column, bool]:
-    """What one npy stream of `size` bytes declares, and whether it lies in Fortran's order.
-
-    The size in the header must be that of the rest.
-    """
+def _header(file: IO[bytes], array: Stored) -> tuple[Column, bool]:
+    """What an array declares, and whether it lies in Fortran's order. Its size must be that of what follows."""
     short = npy.read_magic(file) == (1, 0)
     if int.from_bytes(file.read(2 if short else 4), "little") > LONGEST_HEADER:
-        raise UserError(f"{where}: not a readable npy file: its header is too long")
+        raise UserError(f"{array.where}: not a readable npy file: its header is too long")
     file.seek(npy.MAGIC_LEN)
     shape, fortran, dtype = (npy.read_array_header_1_0 if short else npy.read_array_header_2_0)(file)
     if dtype.hasobject:
-        raise UserError(f"{where}: holds Python objects (a pickle), which are never loaded; store plain numbers")
-    claimed, held = dtype.itemsize * product(shape), size - file.tell()
+        raise UserError(f"{array.where}: holds Python objects (a pickle), which are never loaded; store plain numbers")
+    claimed, held = dtype.itemsize * product(shape), array.size - file.tell()
     if claimed != held:
-        raise UserError(f"{where}: the header claims {shape} {dtype}, {claimed:,} bytes, but {held:,} follow it")
+        raise UserError(f"{array.where}: the header claims {shape} {dtype}, {claimed:,} bytes, but {held:,} follow it")
     return Column(tuple(int(length) for length in shape), dtype), fortran
-
-
-def one_line(error: Exception) -> str:
-    """The error's message without its line breaks."""
-    return " ".join(str(error).split()) or type(error).__name__

@@ -4,27 +4,29 @@ No modules but these readers call pyarrow, which has no types.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from sbac.data.columns import VECTORS
-from sbac.data.formats.arrays import one_line, require_file
-from sbac.data.formats.log import Column
+from sbac.data.formats.log import Column, Log, Rows, one_line, require_file, side_by_side
 from sbac.errors import UserError
+
+Batches = Callable[[list[str], int, int, int], Iterator[tuple[Path, int, Any]]]
+"""`batches(names, start, stop, most)`: a table's columns in batches of at most `most` rows, each with the file that it
+is from and the number of its first row."""
+LineOf = Callable[[int], int] | None
 
 
 @contextmanager
 def readable(path: Path) -> Generator[None]:
     """Every failure to read the table becomes a `UserError` of one line."""
-    try:
-        import pyarrow as pa
-    except ImportError as error:
-        raise UserError(f"{path}: {path.suffix} tables need: pip install 'sbac[tables]'") from error
     require_file(path)
     try:
         yield
@@ -39,10 +41,53 @@ def refuse_doubles(names: Sequence[str], path: Path) -> None:
         raise UserError(f"{path}: two columns are named {twice[0]!r}")
 
 
+def log_of_table(
+    path: Path,
+    size: int,
+    names: Mapping[str, Sequence[str]],
+    declared: Mapping[str, Column],
+    batches: Batches,
+    description: Mapping[str, Any] | None = None,
+    parts: Sequence[int] | None = None,
+    line_of: LineOf = None,
+) -> Log:
+    """A log of a table. A field is a column of lists, a column of numbers, or several of these side by side."""
+    columns = side_by_side(names, declared, path)
+    for field in VECTORS:
+        if field in columns and len(columns[field].shape) == 1:
+            columns[field] = Column((*columns[field].shape, 1), columns[field].dtype)
+
+    def read(fields: Collection[str], start: int, stop: int, most: int) -> Iterator[Rows]:
+        chosen = [name for field in fields for name in names[field]]
+        for file, first, batch in batches(chosen, start, stop, most):
+            block: Rows = {}
+            for field in fields:
+                numbers = codes if field == "episode" else numbers_of
+                values = [
+                    numbers(batch[name], declared[name], f"{file}: {name}", first, line_of) for name in names[field]
+                ]
+                block[field] = values[0] if len(values) == 1 else np.column_stack(values)
+                if field in VECTORS and block[field].ndim == 1:
+                    block[field] = block[field][:, None]
+            yield block
+
+    return Log(path, size, columns, read, names, description or {}, parts=parts, line_of=line_of)
+
+
+def declare(field: str, kind: Any, rows: int, width: int, where: str) -> Column:
+    """What a table declares of a column; `width` is the length of its lists, if it has lists."""
+    lists = is_list(kind)
+    dtype = number_type(kind.value_type if lists else kind)
+    if field == "episode" and not lists:
+        dtype = np.dtype(np.int64)  # see `codes`
+    if dtype is None and (rows or lists):
+        expected = "a list of numbers in every row" if lists else "numbers"
+        raise UserError(f"{where}: expected {expected}, got {kind}")
+    return Column((rows, width) if lists else (rows,), dtype or np.dtype(float))
+
+
 def number_type(kind: Any) -> np.dtype[Any] | None:
     """numpy's type for a column of numbers, or None for another column."""
-    import pyarrow as pa
-
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return np.dtype(kind.to_pandas_dtype())
     return None
@@ -50,74 +95,61 @@ def number_type(kind: Any) -> np.dtype[Any] | None:
 
 def is_list(kind: Any) -> bool:
     """Whether a column holds a list in every row."""
-    import pyarrow as pa
-
     return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
-def as_field(field: str, parts: Sequence[tuple[str, Column]], path: Path) -> Column:
-    """The column of a field: a list column, a scalar column, or several scalar columns."""
-    name, column = parts[0]
-    if len(parts) == 1:
-        return column if len(column.shape) == 2 or field not in VECTORS else Column((*column.shape, 1), column.dtype)
-    for name, part in parts:
-        if len(part.shape) != 1:
-            raise UserError(f"{path}: {name}: expected one number per row where {field} has several columns")
-    return Column((column.shape[0], len(parts)), np.result_type(*(part.dtype for _, part in parts)))
+def numbers_of(array: Any, declared: Column, where: str, first: int, line_of: LineOf) -> NDArray[Any]:
+    """A column as numbers: (rows,), or (rows, width) for a column of lists; `first` is the number of its first row."""
+    _refuse_empty(array, where, first, line_of)
+    if not is_list(array.type):
+        if number_type(array.type) is None:
+            raise UserError(f"{where}: expected numbers, got {array.type}{_first_text(array, first, line_of)}")
+        return array.to_numpy(zero_copy_only=False)
+    flat, lengths = array.flatten(), array.value_lengths().to_numpy(zero_copy_only=False)
+    if flat.null_count:
+        row = np.searchsorted(np.cumsum(lengths), _first_empty(flat), side="right")
+        raise UserError(f"{where}: row {first + row} has an empty number")
+    width = lengths[0] if len(lengths) else declared.shape[1]
+    for row in np.flatnonzero(lengths != width)[:1]:
+        raise UserError(f"{where}: row {first + row} has {lengths[row]} numbers, but row {first} has {width}")
+    if width != declared.shape[1]:
+        raise UserError(
+            f"{where}: row {first} has {width} numbers, but the file declares {declared.values:,} in "
+            f"{declared.shape[0]:,} rows; expected as many in every row"
+        )
+    return flat.to_numpy(zero_copy_only=False).reshape(len(lengths), width)
 
 
-def field_values(field: str, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """The values of a field from those of its columns."""
-    if len(parts) == 1:
-        return parts[0][:, None] if parts[0].ndim == 1 and field in VECTORS else parts[0]
-    return np.column_stack(parts)
+def codes(array: Any, declared: Column, where: str, first: int, line_of: LineOf) -> NDArray[np.int64]:
+    """A number for values of any type, the same for the same value: of episodes only where they change matters."""
+    _refuse_empty(array, where, first, line_of)
+    if pa.types.is_integer(array.type):
+        return array.to_numpy(zero_copy_only=False).astype(np.int64)
+    encoded = array.dictionary_encode()
+    digests = [blake2b(repr(value).encode(), digest_size=8).digest() for value in encoded.dictionary.to_pylist()]
+    return np.frombuffer(b"".join(digests), np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
 
 
-def numbers(array: Any, where: str, first_row: int = 0, width: int | None = None) -> NDArray[Any]:
-    """A column as numbers: (rows,), or (rows, width) for a list column; `first_row` counts the rows before it."""
+def _refuse_empty(array: Any, where: str, first: int, line_of: LineOf) -> None:
     if array.null_count:
-        raise UserError(f"{where}: row {first_row + _first_null(array)} is empty")
-    if is_list(array.type):
-        flat = numbers(array.flatten(), where, first_row)
-        lengths = array.value_lengths().to_numpy(zero_copy_only=False)
-        expected = width if width is not None else (lengths[0] if len(lengths) else 0)
-        uneven = np.flatnonzero(lengths != expected)
-        if len(uneven):
-            row = uneven[0]
-            raise UserError(f"{where}: row {first_row + row} has {lengths[row]} numbers, but row 0 has {expected}")
-        return flat.reshape(len(lengths), expected)
-    if number_type(array.type) is None:
-        raise UserError(f"{where}: expected numbers, got {array.type}{_first_text(array, first_row)}")
-    return array.to_numpy(zero_copy_only=False)
+        raise UserError(f"{where}: {_place(first + _first_empty(array), line_of)} is empty")
 
 
-class Codes:
-    """Numbers for values of any type, the same for the same value: of episodes only where they change matters."""
-
-    def __init__(self) -> None:
-        self._known: dict[object, int] = {}
-
-    def __call__(self, array: Any, where: str, first_row: int) -> NDArray[np.int64]:
-        if array.null_count:
-            raise UserError(f"{where}: row {first_row + _first_null(array)} is empty")
-        encoded = array.dictionary_encode()
-        codes = [self._known.setdefault(value, len(self._known)) for value in encoded.dictionary.to_pylist()]
-        return np.asarray(codes, np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
+def _first_empty(array: Any) -> int:
+    return int(array.is_null().to_numpy(zero_copy_only=False).argmax())
 
 
-def _first_null(array: Any) -> int:
-    return int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
-
-
-def _first_text(array: Any, first_row: int) -> str:
+def _first_text(array: Any, first: int, line_of: LineOf) -> str:
     """The first text of a column that is not a number, for an error line."""
-    import pyarrow as pa
-
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
         return ""
-    for row, value in enumerate(array):
+    for row, value in enumerate(array.to_pylist()):
         try:
-            float(value.as_py())
+            float(value)
         except ValueError:
-            return f" (row {first_row + row}: {value.as_py()[:40]!r})"
+            return f" ({_place(first + row, line_of)}: {value[:40]!r})"
     return ""
+
+
+def _place(row: int, line_of: LineOf) -> str:
+    return f"row {row}" if line_of is None else f"row {row}, line {line_of(row)}"

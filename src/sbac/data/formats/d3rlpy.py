@@ -3,9 +3,10 @@
 The last row of an episode that did not terminate has no s', as in d3rlpy itself.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import h5py
 import numpy as np
@@ -13,35 +14,48 @@ from numpy.typing import NDArray
 
 from sbac.data.dataset import Dataset
 from sbac.data.formats import hdf5
-from sbac.data.formats.episodes import Episode, check_steps, log_of_episodes
-from sbac.data.formats.log import Column, Log, Rows
+from sbac.data.formats.episodes import RowsOfEpisode, check_steps, log_of_episodes, refuse_jumps
+from sbac.data.formats.log import Column, Format, Log, Rows, Written, is_file
+from sbac.data.naming import ColumnMap
 from sbac.errors import UserError
 
-MARKS = ("columns", "num_episodes", "version")
+MARKS = {"columns", "num_episodes", "version"}
 FIELDS = ("observations", "actions", "rewards", "terminated")
 VERSION = "2.1"
 
 
-def is_buffer(names: Collection[str]) -> bool:
-    """Whether a file with these datasets is a buffer of d3rlpy."""
-    return all(name in names for name in MARKS)
-
-
-def open_buffer(path: Path) -> Log:
-    """The episodes of a buffer."""
+def recognises(path: Path) -> bool:
+    """Whether an HDF5 file is a buffer of d3rlpy."""
+    if not is_file(path, *hdf5.SUFFIXES):
+        return False
     with hdf5.opened(path) as file:
-        count = _count(file, path)
-        declared = [_members(file, number, path) for number in range(count)]
-        episodes = [_declared(fields, f"{path}: episode {i}") for i, fields in enumerate(declared)]
-        work = max((sum(map(hdf5.chunk_bytes, fields.values())) for fields in declared), default=0)
-        about = hdf5.bounds(file, path)
+        return set(hdf5.names_in(file)) >= MARKS
 
-    def read(chosen: Collection[str]) -> Iterator[Callable[[int, int], Rows]]:
+
+def open_buffer(path: Path, columns: ColumnMap | None) -> Log:
+    """The episodes of a buffer. Their columns have d3rlpy's names, whatever the caller's are."""
+    with hdf5.opened(path) as file:
+        members = [_members(file, number, path) for number in range(_count(file, path))]
+        episodes = [_declared(fields, f"{path}: episode {i}") for i, fields in enumerate(members)]
+        work = max((sum(map(hdf5.chunk_bytes, fields.values())) for fields in members), default=0)
+        description = hdf5.bounds(file, path)
+
+    @contextmanager
+    def opened() -> Generator[RowsOfEpisode]:
         with hdf5.opened(path) as file:
-            for number, episode in enumerate(episodes):
-                yield _reader(_members(file, number, path), episode.steps, chosen)
 
-    return log_of_episodes(path, path.stat().st_size, episodes, read, about, work)
+            def rows_of(number: int, fields: Collection[str], start: int, stop: int) -> Rows:
+                stored = _members(file, number, path)
+                last = np.arange(start, stop) == episodes[number]["rewards"].shape[0] - 1
+                terminated = bool(np.any(hdf5.values(stored["terminated"])))
+                flags = {"terminals": last & terminated, "timeouts": last & (not terminated)}
+                return {
+                    name: flags[name] if name in flags else hdf5.rows_of(stored[name], start, stop) for name in fields
+                }
+
+            yield rows_of
+
+    return log_of_episodes(path, path.stat().st_size, episodes, opened, description, work)
 
 
 def _count(file: h5py.File, path: Path) -> int:
@@ -63,32 +77,15 @@ def _members(file: h5py.File, number: int, path: Path) -> dict[str, h5py.Dataset
     return {field: hdf5.member(file, f"{field}_{number}", path) for field in FIELDS}
 
 
-def _declared(fields: dict[str, h5py.Dataset], where: str) -> Episode:
+def _declared(fields: dict[str, h5py.Dataset], where: str) -> dict[str, Column]:
     columns = {name: hdf5.column(fields[name]) for name in ("observations", "actions", "rewards")}
-    steps = columns["rewards"].shape[0] if columns["rewards"].shape else 0
-    check_steps({name: column.shape for name, column in columns.items()}, steps, (), where)
-    flag = Column((steps,), np.dtype(bool))
-    return Episode(steps, {**columns, "terminals": flag, "timeouts": flag})
+    flag = Column((check_steps(columns, (), where),), np.dtype(bool))
+    return {**columns, "terminals": flag, "timeouts": flag}
 
 
-def _reader(fields: dict[str, h5py.Dataset], steps: int, chosen: Collection[str]) -> Callable[[int, int], Rows]:
-    terminated = bool(np.any(hdf5.values(fields["terminated"])))
-
-    def rows(start: int, stop: int) -> Rows:
-        block: Rows = {
-            name: hdf5.rows_of(fields[name], start, stop)
-            for name in ("observations", "actions", "rewards")
-            if name in chosen
-        }
-        last = np.arange(start, stop) == steps - 1
-        own = {"terminals": last & terminated, "timeouts": last & (not terminated)}
-        return block | {name: flags for name, flags in own.items() if name in chosen}
-
-    return rows
-
-
-def write_buffer(file: IO[bytes], data: Dataset) -> None:
+def write_buffer(data: Dataset, path: Path) -> Written:
     """Writes a buffer that d3rlpy's `ReplayBuffer.load` reads. It holds no s' of its own."""
+    refuse_jumps(data, "d3rlpy")
 
     def arrays() -> Iterator[tuple[str, NDArray[Any] | list[bytes] | bytes]]:
         yield "columns", [name.encode() for name in FIELDS]
@@ -100,4 +97,9 @@ def write_buffer(file: IO[bytes], data: Dataset) -> None:
             yield f"terminated_{number}", np.asarray(data.terminals[stop - 1])
         yield "version", VERSION.encode()
 
-    hdf5.write(file, arrays(), {"": {"action_low": data.action_low, "action_high": data.action_high}})
+    hdf5.write(path, arrays(), {"": data.bounds})
+    lost = int(data.timeouts.sum()) if data.stores_next else 0
+    return Written(len(data), [f"d3rlpy holds no s' at a time limit: that of {lost:,} rows is left out"] * bool(lost))
+
+
+D3RLPY = Format(recognises, open_buffer, write_buffer, streams=True)

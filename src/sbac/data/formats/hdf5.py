@@ -1,29 +1,45 @@
-"""Reading and writing HDF5 files: D4RL's flat layout, and the functions that other layouts share.
+"""HDF5 files: D4RL's flat layout, and the functions that other layouts share.
 
 Refused unread: links to other files, data stored in other files, Python objects, shapes that claim far more data than
 the file holds, and chunks that expand beyond their declared size. No other module calls h5py, which has no types.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
-import shutil
-import tempfile
 import zlib
 from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from sbac.data.columns import BLOCK
-from sbac.data.formats.arrays import LONGEST_TEXT, one_line, require_file
-from sbac.data.formats.log import FLOOR, Column, Log, Read, Rows, log_of_arrays, product, with_flags
+from sbac.data.columns import BLOCK, BOUNDS
+from sbac.data.dataset import Dataset
+from sbac.data.formats.arrays import LONGEST_TEXT
+from sbac.data.formats.log import (
+    FLOOR,
+    Column,
+    Format,
+    Log,
+    Rows,
+    Slice,
+    Written,
+    is_file,
+    log_of_arrays,
+    one_line,
+    product,
+    require_file,
+    with_flags,
+)
 from sbac.data.naming import ColumnMap, match
 from sbac.errors import UserError
 
-BOUNDS = ("action_low", "action_high")
+SUFFIXES = (".hdf5", ".h5")
+LONGEST_LIMIT = 1000
+"""The longest time limit of a D4RL task. A longer stretch without a flag means that a D4RL file lacks flags."""
 PASSING = {h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
 """Filters that keep the size of a chunk."""
 DEFLATE_RATIO = 1032
@@ -33,25 +49,25 @@ DEFLATE_RATIO = 1032
 def open_columns(path: Path, columns: ColumnMap | None) -> Log:
     """A D4RL file: one dataset per column at the top of the file."""
     with opened(path) as file:
-        names = names_in(file)
-        chosen = dict(match(names, columns, str(path)))
-        if "timeouts" not in chosen and "terminals" in chosen and "episode_terminals" in names:
-            chosen["episode_terminals"] = ["episode_terminals"]  # of d3rlpy before its version 2
-        members = {name: member(file, name, path) for parts in chosen.values() for name in parts}
+        stored = names_in(file)
+        names = match(stored, columns, str(path))
+        before_version_2 = "timeouts" not in names and "terminals" in names and "episode_terminals" in stored
+        if before_version_2:  # of d3rlpy
+            names["episode_terminals"] = ["episode_terminals"]
+        members = {name: member(file, name, path) for parts in names.values() for name in parts}
         declared = {name: column(dataset) for name, dataset in members.items()}
         work = sum(chunk_bytes(dataset) for dataset in members.values())
-        about = bounds(file, path)
+        description = bounds(file, path)
 
     @contextmanager
-    def open_again(names: Collection[str]) -> Generator[Mapping[str, Read]]:
+    def open_again(wanted: Collection[str]) -> Generator[Mapping[str, Slice]]:
         with opened(path) as file:
-            yield {name: reader(member(file, name, path)) for name in names}
+            yield {name: reader(member(file, name, path)) for name in wanted}
 
-    log = log_of_arrays(path, path.stat().st_size, chosen, declared, open_again, about, work)
-    if "episode_terminals" not in chosen:
-        return log
-    cut = {"timeouts": Column(log.columns["terminals"].shape[:1], np.dtype(bool))}
-    return with_flags(log, "episode_terminals", cut, _ended_and_running)
+    log = log_of_arrays(path, path.stat().st_size, names, declared, open_again, description, work)
+    if before_version_2:
+        return with_flags(log, "episode_terminals", ("timeouts",), _ended_and_running)
+    return replace(log, longest_episode=LONGEST_LIMIT)
 
 
 def _ended_and_running(block: Rows) -> Rows:
@@ -60,17 +76,25 @@ def _ended_and_running(block: Rows) -> Rows:
     return {"timeouts": ended & ~terminal}
 
 
+def write_columns(data: Dataset, path: Path) -> Written:
+    write(path, data.columns().items(), {"": data.bounds})
+    return Written(len(data))
+
+
+HDF5 = Format(lambda path: is_file(path, *SUFFIXES), open_columns, write_columns, suffixes=SUFFIXES, streams=True)
+
+
 def bounds(file: h5py.File, path: Path) -> dict[str, NDArray[Any]]:
     """The bounds of the actions, as attributes or datasets at the top of the file."""
-    found: dict[str, NDArray[Any]] = {}
+    stored: dict[str, NDArray[Any]] = {}
     for name in BOUNDS:
         if name in file.attrs:
-            found[name] = np.asarray(file.attrs[name])
+            stored[name] = np.asarray(file.attrs[name])
         elif name in file:
             dataset = member(file, name, path)
             if column(dataset).values * dataset.dtype.itemsize < LONGEST_TEXT:
-                found[name] = values(dataset)
-    return found
+                stored[name] = values(dataset)
+    return stored
 
 
 @contextmanager
@@ -102,12 +126,12 @@ def values(dataset: h5py.Dataset) -> NDArray[Any]:
     return np.asarray(dataset[()])
 
 
-def rows_of(dataset: h5py.Dataset, start: int, stop: int) -> NDArray[Any]:
+def rows_of(dataset: h5py.Dataset | NDArray[Any], start: int, stop: int) -> NDArray[Any]:
     """The numbers of some rows."""
     return dataset[start:stop]
 
 
-def column(dataset: h5py.Dataset) -> Column:
+def column(dataset: h5py.Dataset | NDArray[Any]) -> Column:
     """What a dataset declares."""
     return Column(tuple(int(length) for length in dataset.shape), dataset.dtype)
 
@@ -117,17 +141,17 @@ def member(group: h5py.Group, name: str, path: Path) -> h5py.Dataset:
     where = f"{path}: {f'{group.name}/{name}'.strip('/')}"
     if not isinstance(group.get(name, getlink=True), h5py.HardLink):
         raise UserError(f"{where}: is a link, which is never followed; store the data in the file itself")
-    found = group[name]
-    if not isinstance(found, h5py.Dataset):
+    dataset = group[name]
+    if not isinstance(dataset, h5py.Dataset):
         raise UserError(f"{where}: expected an array of numbers, got a group")
-    if found.is_virtual or found.external:
+    if dataset.is_virtual or dataset.external:
         raise UserError(f"{where}: keeps its data in another file, which is never followed")
-    if found.dtype.kind not in "fiub":
-        raise UserError(f"{where}: expected numbers, got an array of {found.dtype}")
-    if found.shape is None:
+    if dataset.dtype.kind not in "fiub":
+        raise UserError(f"{where}: expected numbers, got an array of {dataset.dtype}")
+    if dataset.shape is None:
         raise UserError(f"{where}: is empty")
-    _check_chunks(found, where)
-    return found
+    _check_chunks(dataset, where)
+    return dataset
 
 
 def _check_chunks(dataset: h5py.Dataset, where: str) -> None:
@@ -162,12 +186,13 @@ def _check_chunks(dataset: h5py.Dataset, where: str) -> None:
             raise UserError(f"{where}: a chunk expands beyond its declared {declared:,} bytes; refusing to expand it")
 
 
-def chunk_bytes(dataset: h5py.Dataset) -> int:
-    """The size of one chunk, expanded."""
-    return dataset.dtype.itemsize * product(dataset.chunks) if dataset.chunks else 0
+def chunk_bytes(dataset: h5py.Dataset | NDArray[Any]) -> int:
+    """The size of one chunk, expanded; an array that is in memory is one chunk."""
+    chunk = dataset.shape if isinstance(dataset, np.ndarray) else dataset.chunks
+    return dataset.dtype.itemsize * product(chunk) if chunk else 0
 
 
-def reader(dataset: h5py.Dataset) -> Read:
+def reader(dataset: h5py.Dataset) -> Slice:
     """Reads rows in their order. Where a chunk has very many rows, all of them are kept until they are read."""
     tall = dataset.chunks[0] if dataset.chunks else 1
     if tall <= BLOCK // 4:
@@ -184,47 +209,10 @@ def reader(dataset: h5py.Dataset) -> Read:
     return read
 
 
-# --- Writing ----------------------------------------------------------------------------------------------------------
-
-
-def write(file: IO[bytes], arrays: Iterable[tuple[str, Any]], attributes: Mapping[str, Mapping[str, Any]]) -> None:
+def write(path: Path, arrays: Iterable[tuple[str, Any]], attributes: Mapping[str, Mapping[str, Any]]) -> None:
     """Writes arrays by name ("group/name" lies in a group), and attributes by group ("" is the file itself)."""
-    with tempfile.TemporaryFile() as scratch:  # HDF5 reads what it writes, and `file` need not allow it
-        with h5py.File(scratch, "w") as out:
-            for name, array in arrays:
-                out[name] = array
-            for group, known in attributes.items():
-                for name, value in known.items():
-                    out[group or "/"].attrs[name] = value
-        scratch.seek(0)
-        shutil.copyfileobj(scratch, file)
-
-
-# --- In blocks of any order -------------------------------------------------------------------------------------------
-
-
-class ColumnBlocks:
-    """The rows of a D4RL file, read from any one to any other."""
-
-    def __init__(self, path: Path, columns: ColumnMap | None) -> None:
-        self._path = path
-        with opened(path) as file:
-            self._chosen = match(names_in(file), columns, str(path))
-            members = [member(file, name, path) for names in self._chosen.values() for name in names]
-            lengths = {column(dataset).shape[0] if dataset.shape else 0 for dataset in members}
-            self.about = bounds(file, path)
-        if len(lengths) != 1:
-            raise UserError(f"{path}: columns of {len(lengths)} different lengths; expected one")
-        self.rows = lengths.pop()
-
-    def ranges(self, size: int) -> list[tuple[int, int]]:
-        return [(start, min(start + size, self.rows)) for start in range(0, self.rows, size)]
-
-    def read(self, start: int, stop: int) -> dict[str, NDArray[Any]]:
-        with opened(self._path) as file:
-            return {
-                field: np.column_stack([rows_of(member(file, name, self._path), start, stop) for name in parts])
-                if len(parts) > 1
-                else rows_of(member(file, parts[0], self._path), start, stop)
-                for field, parts in self._chosen.items()
-            }
+    with h5py.File(path, "w") as file:
+        for name, array in arrays:
+            file[name] = array
+        for group, values in attributes.items():
+            file[group or "/"].attrs.update(values)

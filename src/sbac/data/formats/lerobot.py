@@ -4,85 +4,65 @@
 meant, so a row is terminal where `next.terminated` says it, or where the episode is done and `next.success` says so.
 """
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
-from sbac.data.formats.arrays import one_line
-from sbac.data.formats.log import Column, Log, Rows, with_flags
-from sbac.data.formats.parquet import open_parquet
+from sbac.data.formats.log import Format, Log, Rows, read_description, with_flags
 from sbac.data.naming import ColumnMap, match
 from sbac.errors import UserError
-from sbac.records import Json
 
 INFO = Path("meta") / "info.json"
 STATES = ("observation.state", "observation.environment_state")
-LONGEST = 2**24
 
 
-def is_dataset(folder: Path) -> bool:
+def recognises(path: Path) -> bool:
     """Whether a folder is one of LeRobot's."""
-    return (folder / INFO).is_file() and (folder / "data").is_dir()
+    return (path / INFO).is_file() and (path / "data").is_dir()
 
 
 def open_dataset(folder: Path, columns: ColumnMap | None) -> Log:
     """The low-dimensional columns of a dataset, all episodes one after the other."""
+    from sbac.data.formats import parquet  # and pyarrow, which is imported where it is needed only
+
     _check_version(folder / INFO)
     files = sorted((folder / "data").rglob("*.parquet"), key=_in_order)
     if not files:
         raise UserError(f"{folder}: no Parquet files in data/; expected a LeRobot dataset")
-    success = False
-
-    def choose(names: Sequence[str]) -> Mapping[str, list[str]]:
-        nonlocal success
-        given = columns or {}
-        found = {field: parts for field, parts in match(names, columns, str(folder)).items() if field in given}
-        own = {
-            "observations": [name for name in STATES if name in names],
-            "actions": ["action"],
-            "rewards": ["next.reward"],
-            "terminals": ["next.terminated"],
-            "episode": ["episode_index"],
-        }
-        for field, parts in own.items():
-            if parts and all(name in names for name in parts):
-                found.setdefault(field, parts)
-        if "terminals" not in found:
-            if "next.done" not in names or "next.success" not in names:
-                raise UserError(
-                    f"{folder}: terminals: next.done does not say whether time limits are meant; say which column "
-                    "does with --columns terminals=COLUMN (columns=)"
-                )
-            success = True
-            found |= {"terminals": ["next.done"], "success": ["next.success"]}
-        return found
-
-    log = open_parquet(folder, files, choose)
-    return _with_success(log) if success else log
+    names = _fields(parquet.columns_of(files[0]), columns, folder)
+    log = parquet.open_files(folder, files, names)
+    return with_flags(log, "success", ("terminals",), _done_with_success) if "success" in names else log
 
 
-def _with_success(log: Log) -> Log:
-    """The same log with `terminals` where an episode is done with success."""
+def _fields(stored: Sequence[str], columns: ColumnMap | None, folder: Path) -> dict[str, list[str]]:
+    """The columns of each field: LeRobot's, unless the caller names others; `success` where terminals need it."""
+    columns = columns or {}
+    given = {field: members for field, members in match(stored, columns, str(folder)).items() if field in columns}
+    usual = {
+        "observations": [name for name in STATES if name in stored],
+        "actions": ["action"],
+        "rewards": ["next.reward"],
+        "terminals": ["next.terminated"],
+        "episode": ["episode_index"],
+    }
+    names = {field: members for field, members in usual.items() if members and set(members) <= set(stored)} | given
+    if "terminals" in names:
+        return names
+    if "next.done" not in stored or "next.success" not in stored:
+        raise UserError(
+            f"{folder}: terminals: next.done does not say whether time limits are meant; say which column "
+            "does with --columns terminals=COLUMN (columns=)"
+        )
+    return names | {"terminals": ["next.done"], "success": ["next.success"]}
 
-    def flags(block: Rows) -> Rows:
-        return {"terminals": (block["terminals"] != 0) & (block["success"] != 0)}
 
-    return with_flags(log, "success", {"terminals": Column(log.columns["terminals"].shape[:1], np.dtype(bool))}, flags)
+def _done_with_success(block: Rows) -> Rows:
+    return {"terminals": (block["terminals"].reshape(-1) != 0) & (block["success"].reshape(-1) != 0)}
 
 
 def _check_version(path: Path) -> None:
-    try:
-        if path.stat().st_size > LONGEST:
-            raise UserError(f"{path}: expected LeRobot's description, got {path.stat().st_size:,} bytes")
-        info: Json = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path}: not readable as JSON: {one_line(error)}") from error
-    version = info.get("codebase_version") if isinstance(info, dict) else None
+    info = read_description(path, "LeRobot's description")
+    version = info.get("codebase_version")
     if not (isinstance(version, str) and re.fullmatch(r"v[23](\.\d+)?", version)):
         raise UserError(f"{path}: codebase_version {version!r}; expected LeRobot's version 2 or 3")
 
@@ -90,3 +70,6 @@ def _check_version(path: Path) -> None:
 def _in_order(path: Path) -> list[tuple[int, str]]:
     """Sorts chunk-2 before chunk-10."""
     return [(int(text), "") if text.isdigit() else (-1, text) for text in re.split(r"(\d+)", str(path))]
+
+
+LEROBOT = Format(recognises, open_dataset, folder="a LeRobot dataset (meta/info.json)", streams=True)

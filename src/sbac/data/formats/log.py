@@ -1,12 +1,14 @@
-"""A log that is opened and not yet decoded: what it declares, and its rows in blocks.
+"""What a format is, and the log that it opens.
 
-Every reader gives a `Log`. Whether a log is too large is decided from what it declares, in decoded bytes, before any
-value is decoded. Its rows are read in blocks, in the order of the decisions.
+A `Log` is opened and not yet decoded: it says what it declares, and reads its rows in blocks. Whether a log is too
+large is decided from what it declares, in decoded bytes, before any value is decoded.
 """
 
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,16 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbac.data.columns import BLOCK, VECTORS
+from sbac.data.dataset import Dataset
+from sbac.data.naming import ColumnMap
 from sbac.errors import UserError
+from sbac.records import Json
 
 FLOOR = 256 * 2**20
 EXPANSION = 100
 BLOCK_BYTES = 2**25
 """About as many bytes as a block may have."""
+LONGEST_DESCRIPTION = 2**24
+LARGEST_PART = 2**28
+"""Bytes of a part that streaming decodes at once."""
 
 Array = NDArray[Any]
 Rows = dict[str, Array]
-"""A block of rows: the values of every field."""
+"""Some rows: the values of every field."""
 
 
 class Column(NamedTuple):
@@ -37,6 +45,31 @@ class Column(NamedTuple):
         return product(self.shape)
 
 
+class Written(NamedTuple):
+    """How many rows were written, and what the format could not hold."""
+
+    rows: int
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Format:
+    """What a format can do."""
+
+    recognises: Callable[[Path], bool]
+    """Whether a path is of this format."""
+    open: Callable[[Path, ColumnMap | None], "Log"]
+    """The log at a path. The caller's names of the columns go to `match`, which finds the column of every field."""
+    write: Callable[[Dataset, Path], Written] | None = None
+    """Writes a dataset to a new file, or into a new folder."""
+    suffixes: tuple[str, ...] = ()
+    """Of its files. A new file with one of them is written in this format."""
+    folder: str = ""
+    """What a folder of this format is, for an error line; empty if it is a file."""
+    streams: bool = False
+    """Whether a log reads any of its parts, and not only all rows from the first on."""
+
+
 @dataclass(frozen=True)
 class Log:
     """A log that was opened and not decoded."""
@@ -46,12 +79,26 @@ class Log:
     """Bytes on disk."""
     columns: Mapping[str, Column]
     """The declared columns, by field. The number of rows is an upper bound where a format does not store it."""
-    read: Callable[[int, Collection[str]], Iterator[Rows]]
-    """The rows of some fields, in blocks of at most so many."""
-    about: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    read: Callable[[Collection[str], int, int, int], Iterator[Rows]]
+    """`read(fields, start, stop, most)`: some fields of the rows from `start` to `stop`, in blocks of at most `most`.
+
+    A log that does not stream is asked for all its rows only, one that has parts for whole parts.
+    """
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """The file's own names of the columns of each field."""
+    description: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The arguments of `Dataset` that are not columns."""
     work: int = 0
     """Bytes that decoding takes besides the columns, such as one chunk of each."""
+    parts: Sequence[int] | None = None
+    """The first row of every part read whole, such as an episode, and the number of rows; None if it has none."""
+    longest_episode: int | None = None
+    """The most rows of an episode, where it is known of all files of a format."""
+    line_of: Callable[[int], int] | None = None
+    """The line of the file that holds a row, where the file is text."""
+
+    def __len__(self) -> int:
+        return max((column.shape[0] for column in self.columns.values() if column.shape), default=0)
 
     @property
     def readable(self) -> list[str]:
@@ -61,18 +108,71 @@ class Log:
     @property
     def decoded_bytes(self) -> int:
         """The memory that the log takes."""
-        return self.work + sum(
-            column.values * kept_dtype(name, column).itemsize
-            for name, column in self.columns.items()
-            if is_readable(name, column)
-        )
+        columns = [(self.columns[name], kept_dtype(name, self.columns[name])) for name in self.readable]
+        return self.work + sum(column.values * dtype.itemsize for column, dtype in columns)
 
-    def blocks(self, rows: int = BLOCK, fields: Collection[str] | None = None) -> Iterator[Rows]:
-        """The rows of the fields (None: all that are readable), in blocks of at most `rows` and about 32 MiB."""
-        chosen = self.readable if fields is None else fields
-        widths = (self.columns[name] for name in chosen)
-        row_bytes = sum(c.dtype.itemsize * product(c.shape[1:]) for c in widths)
-        return self.read(max(1, min(rows, BLOCK_BYTES // max(row_bytes, 1))), chosen)
+    @property
+    def row_bytes(self) -> int:
+        """The memory that a row takes while it is decoded."""
+        columns = [self.columns[name] for name in self.readable]
+        return max(1, sum(column.dtype.itemsize * product(column.shape[1:]) for column in columns))
+
+    def ranges(self, size: int) -> list[tuple[int, int]]:
+        """The log in blocks of `size` rows, or of whole parts with at least as many: first row, row after the last."""
+        if self.parts is None:
+            return [(start, min(start + size, len(self))) for start in range(0, len(self), size)]
+        blocks: list[tuple[int, int]] = []
+        first, row_bytes = 0, self.row_bytes
+        for start, stop in pairwise(self.parts):
+            if (stop - start) * row_bytes > LARGEST_PART:
+                raise UserError(
+                    f"{self.path}: rows {start} to {stop} are one part of {(stop - start) * row_bytes:,} bytes; "
+                    f"expected row groups or episodes of at most {LARGEST_PART:,} to stream it"
+                )
+            if stop - first >= size or (stop == self.parts[-1] and stop > first):
+                blocks.append((first, stop))
+                first = stop
+        return blocks
+
+    def rows(self, start: int, stop: int) -> Rows:
+        """The rows from `start` to `stop`: vectors as float32, the rest as stored. Nothing is held twice.
+
+        A column that cannot be that of a dataset is not decoded. Zeros of its shape and type, which take no memory,
+        stand for it, so that the checks can name it.
+        """
+        arrays: Rows = {}
+        for name, column in self.columns.items():
+            shape = (max(min(stop, column.shape[0]) - start, 0), *column.shape[1:]) if column.shape else ()
+            if is_readable(name, column):
+                arrays[name] = np.empty(shape, kept_dtype(name, column))
+            else:
+                arrays[name] = np.broadcast_to(np.zeros((), column.dtype), shape)
+        filled = dict.fromkeys(self.readable, 0)
+        most = max(1, min(BLOCK, BLOCK_BYTES // self.row_bytes))
+        with np.errstate(over="ignore"):
+            for block in self.read(self.readable, start, stop, most):
+                for name, part in block.items():
+                    end = filled[name] + len(part)
+                    if end > len(arrays[name]):
+                        raise UserError(f"{self.path}: {name}: more rows than the file declares")
+                    arrays[name][filled[name] : end] = part
+                    filled[name] = end
+        return {name: array[: filled[name]] if name in filled else array for name, array in arrays.items()}
+
+
+def decode(log: Log, limit: int | None = None) -> Rows:
+    """All rows of a log.
+
+    Refuses, without decoding it, one that would take more memory than the limit: 100 times its size on disk, and at
+    least 256 MiB, unless another is given.
+    """
+    most = max(FLOOR, EXPANSION * log.size) if limit is None else limit
+    if log.decoded_bytes > most:
+        raise UserError(
+            f"{log.path}: claims {log.decoded_bytes:,} bytes of data, but the file holds {log.size:,}; refusing to "
+            f"expand it beyond {most:,} bytes (--max-bytes or max_bytes= sets another limit)"
+        )
+    return log.rows(0, len(log))
 
 
 def product(shape: Sequence[int]) -> int:
@@ -96,109 +196,107 @@ def kept_dtype(name: str, column: Column) -> np.dtype[Any]:
     return np.dtype(np.float32) if name in VECTORS else column.dtype
 
 
-def refuse_larger(path: Path, size: int, claimed: int, limit: int | None) -> None:
-    """Refuses, without decoding it, a log that would take more memory than the limit.
-
-    The limit is 100 times the log's size on disk, and at least 256 MiB, unless another is given.
-    """
-    most = max(FLOOR, EXPANSION * size) if limit is None else limit
-    if claimed > most:
-        raise UserError(
-            f"{path}: claims {claimed:,} bytes of data, but the file holds {size:,}; refusing to expand it beyond "
-            f"{most:,} bytes (--max-bytes or max_bytes= sets another limit)"
-        )
+# --- For the formats --------------------------------------------------------------------------------------------------
 
 
-def decode(log: Log, limit: int | None = None) -> dict[str, Any]:
-    """The arguments of `Dataset`: vectors as float32, the rest as stored. Nothing is held twice.
-
-    A column that cannot be that of a dataset is not decoded. Zeros of its shape and type, which take no memory, stand
-    for it, so that the checks can name it.
-    """
-    refuse_larger(log.path, log.size, log.decoded_bytes, limit)
-    chosen = log.readable
-    arrays: Rows = {name: np.empty(log.columns[name].shape, kept_dtype(name, log.columns[name])) for name in chosen}
-    filled = dict.fromkeys(chosen, 0)
-    with np.errstate(over="ignore"):
-        for block in log.blocks():
-            for name, part in block.items():
-                stop = filled[name] + len(part)
-                arrays[name][filled[name] : stop] = part
-                filled[name] = stop
-    read: Rows = {name: arrays[name][: filled[name]] for name in chosen}
-    unread = {n: np.broadcast_to(np.zeros((), c.dtype), c.shape) for n, c in log.columns.items() if n not in read}
-    return {**{name: read[name] if name in read else unread[name] for name in log.columns}, **log.about}
+def is_file(path: Path, *suffixes: str) -> bool:
+    """Whether a path has one of the suffixes and is no folder."""
+    return path.suffix in suffixes and not path.is_dir()
 
 
-def with_flags(log: Log, extra: str, columns: Mapping[str, Column], derive: Callable[[Rows], Rows]) -> Log:
+def require_file(path: Path) -> None:
+    """Refuses pipes, sockets and devices, whose reading might never end."""
+    if not path.is_file():
+        raise UserError(f"{path}: {'not a regular file' if path.exists() else 'no such file'}")
+
+
+def one_line(error: Exception) -> str:
+    """The error's message without its line breaks."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def read_description(path: Path, what: str) -> dict[str, Any]:
+    """The JSON object that describes a folder."""
+    require_file(path)
+    try:
+        if path.stat().st_size > LONGEST_DESCRIPTION:
+            raise UserError(f"{path}: expected {what}, got {path.stat().st_size:,} bytes")
+        description: Json = json.loads(path.read_text())
+    except UserError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not readable as JSON: {one_line(error)}") from error
+    if not isinstance(description, dict):
+        raise UserError(f"{path}: expected {what}, got {type(description).__name__}")
+    return description
+
+
+def with_flags(log: Log, extra: str, derived: Collection[str], derive: Callable[[Rows], Rows]) -> Log:
     """The same log with flags that are derived of its `terminals` and an extra column, which it then lacks."""
+    rows = log.columns["terminals"].shape[:1]
+    for name in ("terminals", extra):
+        if not is_readable(name, log.columns[name]) or log.columns[name].shape[:1] != rows:
+            raise UserError(f"{log.path}: {name}: expected one number per row, as many as terminals")
 
-    def read(rows: int, fields: Collection[str]) -> Iterator[Rows]:
-        derived = [name for name in fields if name in columns]
-        plain = [name for name in fields if name not in columns]
-        for block in log.read(rows, [*{*plain, "terminals", extra}] if derived else plain):
-            own = derive(block) if derived else {}
-            yield {name: own[name] if name in own else block[name] for name in fields}
+    def read(fields: Collection[str], start: int, stop: int, most: int) -> Iterator[Rows]:
+        stored = {name for name in fields if name not in derived}
+        if len(stored) < len(fields):
+            stored |= {"terminals", extra}
+        for block in log.read(stored, start, stop, most):
+            block |= derive(block) if extra in stored else {}
+            yield {name: block[name] for name in fields}
 
     kept = {name: column for name, column in log.columns.items() if name != extra}
-    return Log(log.path, log.size, {**kept, **columns}, read, log.about, log.work)
+    return replace(log, columns=kept | dict.fromkeys(derived, Column(rows, np.dtype(bool))), read=read)
 
 
-# --- Formats that store one array a column --------------------------------------------------------------------------
-
-Read = Callable[[int, int], Array]
-"""The values of an array from a row to another, asked for in the order of the rows."""
+Slice = Callable[[int, int], Array]
+"""The values of an array from a row to another."""
 
 
 def log_of_arrays(
     path: Path,
     size: int,
-    fields: Mapping[str, Sequence[str]],
+    names: Mapping[str, Sequence[str]],
     declared: Mapping[str, Column],
-    opened: Callable[[Collection[str]], AbstractContextManager[Mapping[str, Read]]],
-    about: Mapping[str, Any],
+    opened: Callable[[Collection[str]], AbstractContextManager[Mapping[str, Slice]]],
+    description: Mapping[str, Any],
     work: int = 0,
 ) -> Log:
-    """A log of arrays. A field is one array, or several side by side. `opened` gives access to arrays by name."""
-    columns = {name: _side_by_side([(part, declared[part]) for part in parts], path) for name, parts in fields.items()}
+    """A log that stores one array a column. A field is one array, or several side by side.
 
-    def read(rows: int, chosen: Collection[str]) -> Iterator[Rows]:
-        with opened([part for name in chosen for part in fields[name]]) as arrays:
-            lengths = {name: columns[name].shape[0] for name in chosen}
-            for start in range(0, max(lengths.values(), default=0), rows):
+    opened: gives access to arrays by name; it is asked for their rows in order.
+    """
+    columns = side_by_side(names, declared, path)
+
+    def read(fields: Collection[str], start: int, stop: int, most: int) -> Iterator[Rows]:
+        with opened([name for field in fields for name in names[field]]) as arrays:
+            for first in range(start, stop, most):
                 block: Rows = {}
-                for name in chosen:
-                    stop = min(start + rows, lengths[name])
-                    if start < stop:
-                        parts = [arrays[part](start, stop) for part in fields[name]]
-                        block[name] = parts[0] if len(parts) == 1 else np.column_stack(parts)
+                for field in fields:
+                    rows = columns[field].shape[0]
+                    begin, end = min(first, rows), min(first + most, stop, rows)
+                    values = [arrays[name](begin, end) for name in names[field]]
+                    block[field] = values[0] if len(values) == 1 else np.column_stack(values)
                 yield block
 
-    return Log(path, size, columns, read, about, work)
+    return Log(path, size, columns, read, names, description, work)
 
 
-def _side_by_side(parts: Sequence[tuple[str, Column]], path: Path) -> Column:
-    """One column as it is, or two and more as a matrix."""
-    first, column = parts[0]
-    if len(parts) == 1:
-        return column
-    for name, other in parts:
-        if other.shape[:1] != column.shape[:1]:
-            raise UserError(f"{path}: {name} has another number of rows than {first}")
-        if len(other.shape) != 1:
-            raise UserError(f"{path}: {name}: expected one number per row where a field has several columns")
-    return Column((*column.shape[:1], len(parts)), np.result_type(*(other.dtype for _, other in parts)))
-
-
-def whole_parts(starts: Sequence[int], size: int) -> list[tuple[int, int]]:
-    """Parts of a log, such as episodes, in groups of at least `size` rows: the first row, and the one after the last.
-
-    starts: the first row of every part, and the number of rows.
-    """
-    found: list[tuple[int, int]] = []
-    first = 0
-    for stop in starts[1:]:
-        if stop - first >= size or (stop == starts[-1] and stop > first):
-            found.append((first, stop))
-            first = stop
-    return found
+def side_by_side(
+    names: Mapping[str, Sequence[str]], declared: Mapping[str, Column], where: Path | str
+) -> dict[str, Column]:
+    """The column of every field: one of the file's as it is, or two and more as a matrix."""
+    columns: dict[str, Column] = {}
+    for target, members in names.items():
+        first = columns[target] = declared[members[0]]
+        if len(members) == 1:
+            continue
+        for name in members:
+            if declared[name].shape[:1] != first.shape[:1]:
+                raise UserError(f"{where}: {name} has another number of rows than {members[0]}")
+            if len(declared[name].shape) != 1:
+                raise UserError(f"{where}: {name}: expected one number per row where {target} has several columns")
+        dtype = np.result_type(*(declared[name].dtype for name in members))
+        columns[target] = Column((*first.shape, len(members)), dtype)
+    return columns

@@ -1,4 +1,4 @@
-"""Reading Minari datasets: a folder with data/metadata.json and episodes of n steps and n + 1 observations.
+"""Minari's datasets: a folder with data/metadata.json and episodes of n steps and n + 1 observations.
 
 Datasets stored as HDF5 are read here; those stored as arrow are read by the minari package.
 """
@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +15,24 @@ import h5py
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbac.data.dataset import Dataset, jumps
+from sbac.data.dataset import Dataset
 from sbac.data.formats import hdf5
-from sbac.data.formats.arrays import one_line
-from sbac.data.formats.episodes import Episode, check_steps, log_of_episodes
-from sbac.data.formats.log import Column, Log, Rows, refuse_larger, whole_parts
+from sbac.data.formats.episodes import RowsOfEpisode, check_steps, log_of_episodes, refuse_jumps
+from sbac.data.formats.log import Column, Format, Log, Rows, Written, one_line, read_description
+from sbac.data.naming import ColumnMap
 from sbac.environments.tasks import TASKS
 from sbac.errors import UserError
-from sbac.files import in_home, write_atomic, write_json
+from sbac.files import in_home, write_json
 from sbac.records import Json
 
 MINARI_VERSION = "0.5.0"
 """The version whose layout is written."""
 FIELDS = ("observations", "actions", "rewards", "terminations", "truncations")
-BLOCK_FIELDS = ("observations", "actions", "rewards", "terminals", "timeouts", "next_observations")
+METADATA = Path("data") / "metadata.json"
+EpisodeArrays = Mapping[str, h5py.Dataset | NDArray[Any]]
+"""The arrays of an episode."""
+Episodes = tuple[Callable[[], Sequence[int]], Callable[[int], EpisodeArrays]]
+"""Lists the numbers of the episodes, and gives the arrays of each."""
 
 
 def root() -> Path:
@@ -44,19 +48,47 @@ def is_id(name: str) -> bool:
 def installed(name: str) -> Path | None:
     """The folder of an installed Minari dataset."""
     folder = root() / name
-    return folder if is_id(name) and (folder / "data" / "metadata.json").is_file() else None
+    return folder if is_id(name) and (folder / METADATA).is_file() else None
 
 
-def open_folder(folder: Path, limit: int | None) -> Log:
-    """A Minari dataset. It stores the true s' of every row. Terminations outrank truncations."""
-    metadata = _metadata(folder / "data" / "metadata.json")
-    about = _about(metadata, folder)
-    if metadata.get("data_format", "hdf5") == "hdf5":
-        return _hdf5_log(folder, about)
-    return _minari_log(folder, about, limit)
+def folder_of(path: Path) -> Path:
+    """The dataset's folder, of which its file may be given too."""
+    return path if path.is_dir() else path.parent.parent
 
 
-def _about(metadata: dict[str, Any], folder: Path) -> dict[str, Any]:
+def recognises(path: Path) -> bool:
+    """Whether a path is a Minari dataset, or its file."""
+    inside = path.is_dir() or (path.suffix in hdf5.SUFFIXES and path.parent.name == "data")
+    return inside and (folder_of(path) / METADATA).is_file()
+
+
+def open_dataset(path: Path, columns: ColumnMap | None) -> Log:
+    """A Minari dataset. It has Minari's names, and the true s' of every row. Terminations outrank truncations."""
+    folder = folder_of(path)
+    metadata = read_description(folder / METADATA, "Minari's metadata")
+    description = _described(metadata, folder)
+    is_hdf5 = metadata.get("data_format", "hdf5") == "hdf5"
+    opened_episodes = _hdf5_episodes if is_hdf5 else _minari_episodes
+    with opened_episodes(folder) as (listed, episode):
+        numbers = listed()
+        declared: list[dict[str, Column]] = []
+        work = 0
+        for position, number in enumerate(numbers):
+            stored = episode(number)
+            declared.append(_declared(stored, f"{folder}: episode {position}"))
+            work = max(work, sum(map(hdf5.chunk_bytes, stored.values())))
+
+    @contextlib.contextmanager
+    def opened() -> Generator[RowsOfEpisode]:
+        with opened_episodes(folder) as (_, episode):
+            yield lambda position, fields, start, stop: _rows(episode(numbers[position]), fields, start, stop)
+
+    files = [folder / "data" / "main_data.hdf5"] if is_hdf5 else folder.rglob("*")
+    size = sum(file.stat().st_size for file in files if file.is_file())
+    return log_of_episodes(folder, size, declared, opened, description, work)
+
+
+def _described(metadata: dict[str, Any], folder: Path) -> dict[str, Any]:
     """What the metadata say beside the columns."""
     low, high = _action_bounds(metadata, folder)
     return {
@@ -69,102 +101,71 @@ def _about(metadata: dict[str, Any], folder: Path) -> dict[str, Any]:
     }
 
 
-def _hdf5_log(folder: Path, about: dict[str, Any]) -> Log:
+@contextlib.contextmanager
+def _hdf5_episodes(folder: Path) -> Generator[Episodes]:
     path = folder / "data" / "main_data.hdf5"
     with hdf5.opened(path) as file:
-        members = [_members(file, number, path) for number in _numbers(file)]
-        declared = [{name: hdf5.column(dataset) for name, dataset in fields.items()} for fields in members]
-        work = max((sum(map(hdf5.chunk_bytes, fields.values())) for fields in members), default=0)
 
-    def read(chosen: Collection[str]) -> Iterator[Callable[[int, int], Rows]]:
-        with hdf5.opened(path) as file:
-            for number, columns in zip(_numbers(file), declared, strict=True):
-                fields = _members(file, number, path)
-                steps = columns["rewards"].shape[0]
-                yield lambda start, stop, f=fields, n=steps: _rows(
-                    lambda name, a, b: hdf5.rows_of(f[name], a, b), n, start, stop, chosen
-                )
+        def listed() -> list[int]:
+            names = [re.fullmatch(r"episode_(\d{1,9})", name) for name in hdf5.names_in(file)]
+            return sorted(int(name[1]) for name in names if name)
 
-    episodes = [_declared(columns, f"{folder}: episode {i}") for i, columns in enumerate(declared)]
-    return log_of_episodes(folder, path.stat().st_size, episodes, read, about, work)
+        yield listed, lambda number: _members(file, number, path)
 
 
-def _minari_log(folder: Path, about: dict[str, Any], limit: int | None) -> Log:
-    """A dataset that minari reads. It says nothing of sizes beforehand, so they are added up on the way."""
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    stored: list[dict[str, NDArray[Any]]] = []
-    taken = 0
-    for episode in _minari_episodes(folder):
-        taken += sum(array.nbytes for array in episode.values())
-        refuse_larger(folder, size, taken, limit)
-        stored.append(episode)
-    declared = [{name: Column(array.shape, array.dtype) for name, array in fields.items()} for fields in stored]
-
-    def read(chosen: Collection[str]) -> Iterator[Callable[[int, int], Rows]]:
-        for fields in stored:
-            yield lambda start, stop, f=fields: _rows(
-                lambda name, a, b: f[name][a:b], len(f["rewards"]), start, stop, chosen
-            )
-
-    episodes = [_declared(columns, f"{folder}: episode {i}") for i, columns in enumerate(declared)]
-    return log_of_episodes(folder, size, episodes, read, about)
-
-
-def _declared(columns: dict[str, Column], where: str) -> Episode:
-    """An episode has one observation more than rewards."""
-    rewards = columns["rewards"].shape
-    steps = rewards[0] if rewards else 0
-    check_steps({name: column.shape for name, column in columns.items()}, steps, ("observations",), where)
-    observations = Column((steps, *columns["observations"].shape[1:]), columns["observations"].dtype)
-    return Episode(
-        steps,
-        {
-            "observations": observations,
-            "actions": columns["actions"],
-            "rewards": columns["rewards"],
-            "terminals": columns["terminations"],
-            "timeouts": Column((steps,), np.dtype(bool)),
-            "next_observations": observations,
-        },
-    )
-
-
-def _rows(
-    read: Callable[[str, int, int], NDArray[Any]], steps: int, start: int, stop: int, chosen: Collection[str]
-) -> Rows:
-    """Some rows of an episode."""
-    block: Rows = {name: read(name, start, stop) for name in ("actions", "rewards") if name in chosen}
-    if "observations" in chosen or "next_observations" in chosen:
-        states = read("observations", start, stop + 1)
-        own = {"observations": states[:-1], "next_observations": states[1:]}
-        block |= {name: part for name, part in own.items() if name in chosen}
-    if "terminals" in chosen or "timeouts" in chosen:
-        ended = read("terminations", start, stop)
-        cut = read("truncations", start, stop).reshape(-1).astype(bool)
-        cut[-1] |= stop == steps
-        own = {"terminals": ended, "timeouts": cut & ~ended.reshape(-1).astype(bool)}
-        block |= {name: part for name, part in own.items() if name in chosen}
-    return block
-
-
-def _metadata(path: Path) -> dict[str, Any]:
+@contextlib.contextmanager
+def _minari_episodes(folder: Path) -> Generator[Episodes]:
     try:
-        if path.stat().st_size > 2**24:
-            raise UserError(f"{path}: expected Minari's metadata, got {path.stat().st_size:,} bytes")
-        about: Json = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path}: not readable as JSON: {one_line(error)}") from error
-    if not isinstance(about, dict):
-        raise UserError(f"{path}: expected Minari's metadata, got {type(about).__name__}")
-    return about
+        import minari
+    except ImportError as error:
+        raise UserError(f"{folder}: reading this kind of Minari dataset needs: pip install 'sbac[minari]'") from error
+    try:
+        dataset = minari.MinariDataset(folder / "data")
+
+        def episode(number: int) -> EpisodeArrays:
+            [arrays] = dataset.iterate_episodes([number])
+            return {field: np.asarray(getattr(arrays, field)) for field in FIELDS}
+
+        yield lambda: range(dataset.total_episodes), episode
+    except UserError:
+        raise
+    except Exception as error:  # whatever minari and the libraries below it raise over a damaged or unknown kind
+        raise UserError(f"{folder}: minari cannot read it: {one_line(error)}") from error
 
 
-def _action_bounds(about: dict[str, Any], folder: Path) -> tuple[Any, Any]:
+def _declared(stored: EpisodeArrays, where: str) -> dict[str, Column]:
+    """An episode has one observation more than rewards."""
+    columns = {name: hdf5.column(array) for name, array in stored.items()}
+    steps = check_steps(columns, ("observations",), where)
+    observations = Column((steps, *columns["observations"].shape[1:]), columns["observations"].dtype)
+    return {
+        "observations": observations,
+        "actions": columns["actions"],
+        "rewards": columns["rewards"],
+        "terminals": columns["terminations"],
+        "timeouts": Column((steps,), np.dtype(bool)),
+        "next_observations": observations,
+    }
+
+
+def _rows(stored: EpisodeArrays, fields: Collection[str], start: int, stop: int) -> Rows:
+    """Some rows of an episode."""
+    block: Rows = {name: hdf5.rows_of(stored[name], start, stop) for name in ("actions", "rewards") if name in fields}
+    if "observations" in fields or "next_observations" in fields:
+        states = hdf5.rows_of(stored["observations"], start, stop + 1)
+        block |= {"observations": states[:-1], "next_observations": states[1:]}
+    if "terminals" in fields or "timeouts" in fields:
+        ended = hdf5.rows_of(stored["terminations"], start, stop)
+        cut = hdf5.rows_of(stored["truncations"], start, stop).reshape(-1).astype(bool)
+        cut[-1] |= stop == len(stored["rewards"])
+        block |= {"terminals": ended, "timeouts": cut & ~ended.reshape(-1).astype(bool)}
+    return {name: block[name] for name in fields}
+
+
+def _action_bounds(description: dict[str, Any], folder: Path) -> tuple[Any, Any]:
     """The bounds of a Box of actions; -1 and 1 where it has none."""
-    _box(about, "observation_space", folder)
-    box = _box(about, "action_space", folder)
+    _box(description, "observation_space", folder)
+    box = _box(description, "action_space", folder)
     try:
         low, high = (np.asarray(box.get(key, default), np.float64) for key, default in (("low", -1.0), ("high", 1.0)))
     except (TypeError, ValueError) as error:
@@ -172,9 +173,9 @@ def _action_bounds(about: dict[str, Any], folder: Path) -> tuple[Any, Any]:
     return np.where(np.isfinite(low), low, -1.0), np.where(np.isfinite(high), high, 1.0)
 
 
-def _box(about: dict[str, Any], key: str, folder: Path) -> dict[str, Any]:
+def _box(description: dict[str, Any], key: str, folder: Path) -> dict[str, Any]:
     """A space as Minari describes it, JSON within JSON."""
-    stored: Json = about.get(key, {"type": "Box"})
+    stored: Json = description.get(key, {"type": "Box"})
     try:
         space: Json = json.loads(stored) if isinstance(stored, str) else stored
     except (ValueError, RecursionError):
@@ -202,11 +203,6 @@ def _environment(metadata: dict[str, Any]) -> str | None:
     return None
 
 
-def _numbers(file: h5py.File) -> list[int]:
-    matches = [re.fullmatch(r"episode_(\d{1,9})", name) for name in hdf5.names_in(file)]
-    return sorted(int(found[1]) for found in matches if found)
-
-
 def _members(file: h5py.File, number: int, path: Path) -> dict[str, h5py.Dataset]:
     name = f"episode_{number}"
     group = hdf5.subgroup(file, name)
@@ -218,80 +214,20 @@ def _members(file: h5py.File, number: int, path: Path) -> dict[str, h5py.Dataset
     return {field: hdf5.member(group, field, path) for field in FIELDS}
 
 
-def _minari_episodes(folder: Path) -> Iterator[dict[str, NDArray[Any]]]:
-    try:
-        import minari
-    except ImportError as error:
-        raise UserError(f"{folder}: reading this kind of Minari dataset needs: pip install 'sbac[minari]'") from error
-    try:
-        for episode in minari.MinariDataset(folder / "data").iterate_episodes():
-            yield {field: np.asarray(getattr(episode, field)) for field in FIELDS}
-    except Exception as error:  # whatever minari and the libraries below it raise over a damaged or unknown kind
-        raise UserError(f"{folder}: minari cannot read it: {one_line(error)}") from error
-
-
 def _task(dataset_id: str) -> str | None:
     """The paper's task for D4RL's human demonstrations; Minari's mujoco datasets are not D4RL's."""
-    found = re.fullmatch(r"D4RL/(\w+)/human-v\d+", dataset_id)
-    return f"{found[1]}-human-v1" if found and f"{found[1]}-human-v1" in TASKS else None
+    human = re.fullmatch(r"D4RL/(\w+)/human-v\d+", dataset_id)
+    return f"{human[1]}-human-v1" if human and f"{human[1]}-human-v1" in TASKS else None
 
 
-# --- In blocks of any order -------------------------------------------------------------------------------------------
-
-
-class EpisodeBlocks:
-    """The rows of a Minari dataset stored as HDF5, read from any episode to any other."""
-
-    def __init__(self, folder: Path) -> None:
-        metadata = _metadata(folder / "data" / "metadata.json")
-        if metadata.get("data_format", "hdf5") != "hdf5":
-            raise UserError(f"{folder}: stored as {metadata['data_format']}; only Minari's HDF5 can be streamed")
-        self.about = _about(metadata, folder)
-        self._path = folder / "data" / "main_data.hdf5"
-        steps: list[int] = []
-        with hdf5.opened(self._path) as file:
-            self._numbers = _numbers(file)
-            for number in self._numbers:
-                members = _members(file, number, self._path)
-                columns = {name: hdf5.column(dataset) for name, dataset in members.items()}
-                steps.append(_declared(columns, f"{folder}: episode {number}").steps)
-        if not steps:
-            raise UserError(f"{folder}: zero episodes")
-        self._starts: list[int] = [0, *np.cumsum(steps).tolist()]
-        self.rows = self._starts[-1]
-
-    def ranges(self, size: int) -> list[tuple[int, int]]:
-        return whole_parts(self._starts, size)
-
-    def read(self, start: int, stop: int) -> Rows:
-        first, last = self._starts.index(start), self._starts.index(stop)
-        parts: list[Rows] = []
-        with hdf5.opened(self._path) as file:
-            for episode in range(first, last):
-                fields = _members(file, self._numbers[episode], self._path)
-                steps = self._starts[episode + 1] - self._starts[episode]
-
-                def read(name: str, a: int, b: int, own: dict[str, h5py.Dataset] = fields) -> NDArray[Any]:
-                    return hdf5.rows_of(own[name], a, b)
-
-                parts.append(_rows(read, steps, 0, steps, BLOCK_FIELDS))
-        return {name: np.concatenate([part[name] for part in parts]) for name in BLOCK_FIELDS}
-
-
-# --- Writing ----------------------------------------------------------------------------------------------------------
-
-
-def write_folder(folder: Path, data: Dataset, name: str) -> int:
-    """Writes a Minari dataset (HDF5) into an empty folder; the number of rows that were left out.
+def write_dataset(data: Dataset, folder: Path) -> Written:
+    """Writes a Minari dataset (HDF5) into an empty folder.
 
     Minari holds the observation after the last step. Where a log cut by a time limit does not store it, the last row
     gives its observation for this, and its action and reward are left out. After a terminal it is never read: there the
     last observation is repeated.
     """
-    if data.stores_next:
-        inside = jumps(data.observations, data.next_observations) & ~(data.terminals | data.timeouts)
-        if inside.any():
-            raise UserError(f"{data.name}: row {inside.argmax()}: its s' is not the next row; Minari cannot hold it")
+    refuse_jumps(data, "Minari")
     kept = [(start, stop if data.has_next[stop - 1] else stop - 1) for start, stop in data.episodes.tolist()]
     kept = [(start, stop) for start, stop in kept if stop > start]
     if not kept:
@@ -312,7 +248,8 @@ def write_folder(folder: Path, data: Dataset, name: str) -> int:
     attributes = {f"episode_{i}": {"id": i, "total_steps": stop - start} for i, (start, stop) in enumerate(kept)}
     steps = sum(stop - start for start, stop in kept)
     (folder / "data").mkdir()
-    write_atomic(folder / "data" / "main_data.hdf5", lambda file: hdf5.write(file, arrays(), attributes))
+    hdf5.write(folder / "data" / "main_data.hdf5", arrays(), attributes)
+    name = folder.name
     metadata = {
         "dataset_id": name if is_id(name) else f"{re.sub(r'[^0-9A-Za-z_-]', '-', name) or 'log'}-v0",
         "minari_version": MINARI_VERSION,
@@ -327,11 +264,23 @@ def write_folder(folder: Path, data: Dataset, name: str) -> int:
 
         with contextlib.suppress(gymnasium.error.Error):
             metadata["env_spec"] = gymnasium.spec(data.environment).to_json()
-    write_json(folder / "data" / "metadata.json", metadata)
-    return len(data) - steps
+    write_json(folder / METADATA, metadata)
+    lost = len(data) - steps
+    note = f"Minari needs the state after the last step: {lost:,} rows at time limits are left out"
+    return Written(steps, [note] * bool(lost))
 
 
 def _space(size: int, low: ArrayLike, high: ArrayLike) -> dict[str, Any]:
     """A Box as Minari writes it."""
     bounds = {key: np.broadcast_to(np.asarray(b, float), size).tolist() for key, b in (("low", low), ("high", high))}
     return {"type": "Box", "dtype": "float32", "shape": [size], **bounds}
+
+
+MINARI = Format(
+    recognises,
+    open_dataset,
+    write_dataset,
+    suffixes=("",),
+    folder="a Minari dataset (data/metadata.json)",
+    streams=True,
+)

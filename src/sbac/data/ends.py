@@ -1,0 +1,119 @@
+"""Where the episodes of a log end: what its columns, the caller and the task say, put together."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sbac.data.columns import as_array
+from sbac.data.dataset import Flags, jumps
+from sbac.environments.tasks import find_task
+from sbac.errors import UserError
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is told of the ends of episodes."""
+
+    name: str
+    ended: Flags
+    """The terminal rows."""
+    cut: Flags
+    """The rows at a time limit, by flags or by the episodes' numbers; none if the log has neither."""
+    horizon: int
+    """The time limit; 0 if it is not known."""
+    states: tuple[NDArray[Any], NDArray[Any]] | None
+    """s and s' of every row, where s' is stored."""
+    longest_episode: int | None
+    """The most rows of an episode, where the format has a limit."""
+
+
+def as_the_log_says(told: Told) -> Flags:
+    return told.cut
+
+
+def as_the_log_says_and_at_the_horizon(told: Told) -> Flags:
+    return told.cut | time_limits(told.cut | told.ended, told.horizon)
+
+
+def at_the_horizon_and_where_states_jump(told: Told) -> Flags:
+    cut = time_limits(told.ended, told.horizon)
+    return cut if told.states is None else cut | (jumps(*told.states) & ~told.ended)
+
+
+def at_terminals_and_where_states_jump(told: Told) -> None:
+    """As `Dataset` takes a log without time limits. One of a format that has them lacks its flags."""
+    stretch = int(np.diff(np.flatnonzero(told.ended), prepend=-1, append=len(told.ended)).max()) - 1
+    if told.states is None and told.longest_episode is not None and stretch > told.longest_episode:
+        raise UserError(
+            f"{told.name}: no timeouts, and {stretch} rows in a row without a terminal; "
+            "say where episodes end with horizon= or task= (--horizon, --task)"
+        )
+
+
+RULES: Mapping[tuple[bool, bool], Callable[[Told], Flags | None]] = {
+    # the log tells time limits, a horizon is known
+    (True, False): as_the_log_says,
+    (True, True): as_the_log_says_and_at_the_horizon,
+    (False, True): at_the_horizon_and_where_states_jump,
+    (False, False): at_terminals_and_where_states_jump,
+}
+
+
+def with_time_limits(
+    arguments: Mapping[str, Any], horizon: int | None, longest_episode: int | None = None
+) -> dict[str, Any]:
+    """The arguments of `Dataset` with `timeouts`, where anything tells them, and without episode numbers.
+
+    A horizon that the caller gives counts beside the flags of the log; that of a task only where there are none.
+    Columns that are no flags are left as they are: the checks of a dataset name what is wrong with them.
+    """
+    columns = {key: value for key, value in arguments.items() if key != "episode"}
+    ended = _flags(columns.get("terminals", []))
+    if ended is None or not len(ended):
+        return columns
+    tells = "timeouts" in columns or "episode" in arguments
+    cut = _flags(columns["timeouts"]) if "timeouts" in columns else np.zeros(len(ended), bool)
+    if cut is None or len(cut) != len(ended):
+        return columns
+    if "episode" in arguments:
+        cut = cut | (_changes(arguments["episode"], len(ended), columns["name"]) & ~ended)
+    if not tells and horizon is None and "task" in columns:
+        horizon = find_task(columns["task"]).horizon
+    rule = RULES[tells, horizon is not None]
+    limits = rule(Told(columns["name"], ended, cut, horizon or 0, _states(columns, len(ended)), longest_episode))
+    return columns if limits is None else columns | {"timeouts": limits}
+
+
+def time_limits(ended: Flags, horizon: int) -> Flags:
+    """The time limits of a log that does not flag them: an episode ends when it reaches the horizon."""
+    ends = np.concatenate([[-1], np.flatnonzero(ended)])
+    rows = np.arange(len(ended))
+    step = rows - ends[np.searchsorted(ends, rows, side="left") - 1] - 1
+    return step % horizon == horizon - 1
+
+
+def _flags(values: ArrayLike) -> Flags | None:
+    """A column of zeros and ones as flags; None if it is something else."""
+    column = as_array(values).reshape(-1)
+    return column != 0 if column.dtype.kind in "fiub" and ((column == 0) | (column == 1)).all() else None
+
+
+def _changes(episode: ArrayLike, rows: int, name: str) -> Flags:
+    """The last row of every episode, by its number."""
+    number = as_array(episode).reshape(-1)
+    if len(number) != rows:
+        raise UserError(f"{name}: episode: {len(number)} rows, but terminals has {rows}")
+    if number.dtype.kind == "f" and np.isnan(number).any():
+        raise UserError(f"{name}: episode: row {int(np.isnan(number).argmax())} has no number")
+    return np.append(number[1:] != number[:-1], True)
+
+
+def _states(columns: Mapping[str, Any], rows: int) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """s and s', if both are stored and are matrices of numbers of one shape."""
+    pair = [as_array(columns[name]) for name in ("observations", "next_observations") if name in columns]
+    if len(pair) < 2 or any(array.dtype.kind not in "fiu" or array.ndim != 2 for array in pair):
+        return None
+    return (pair[0], pair[1]) if pair[0].shape == pair[1].shape and len(pair[0]) == rows else None
