@@ -10,7 +10,6 @@ from sbac.errors import UserError, positive
 if TYPE_CHECKING:
     from sbac.lab.bench.plan import Cell
     from sbac.lab.bench.runner import Bench
-    from sbac.lab.bench.status import Status
 
 
 def add(commands: Commands) -> None:
@@ -27,8 +26,8 @@ def add(commands: Commands) -> None:
         "--algorithms",
         nargs="+",
         metavar="NAME[@PRESET]",
-        default=["sbac", "sbac-no-w", "sbac-q-pi", "one-step", "bc"],
-        help="default: sbac, its ablations, one-step and bc",
+        default=["sbac", "sbac-q-pi", "one-step", "bc"],
+        help="default: sbac, sbac-q-pi, one-step and bc",
     )
     what.add_argument("--seeds", nargs="+", type=int, default=[5], metavar="N", help="how many, or which ones")
     what.add_argument("--preset", default="quick", metavar="NAME", help="where a method has it; else its paper's")
@@ -60,6 +59,7 @@ def _bench(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sbac.lab.bench.final import evaluate_trained
+    from sbac.lab.bench.finding import CellFinder
     from sbac.lab.bench.plan import parse_grids, plan
     from sbac.lab.bench.runner import Bench
     from sbac.lab.cells import is_results, merge
@@ -88,30 +88,29 @@ def _bench(args: argparse.Namespace) -> int:
         grids=parse_grids(args.grid, args.no_grid),
         environment=args.env,
     )
-    bench = Bench(_part(cells, args.part), results, protocol, args.workers, args.any_code, args.together)
-    status = bench.status
+    finder = CellFinder(results, protocol, args.any_code)
+    bench = Bench(_part(cells, args.part), finder, args.workers, args.together)
     if not args.status:
         args.interrupted = "the same command continues"
-        status = _run(bench, args)
-    print(status.view())
-    failures = list(status.failures.values())
+        _run(bench, args)
+    print(bench.status.view())
+    failures = list(bench.status.failures.values())
     if failures:
         raise UserError(f"{len(failures)} of {len(bench.cells)} cells cannot be run; the first: {failures[0]}")
     return 0
 
 
-def _run(bench: "Bench", args: argparse.Namespace) -> "Status":
-    """Runs the bench here or on a cluster; where its cells stand afterwards."""
+def _run(bench: "Bench", args: argparse.Namespace) -> None:
+    """Here, or on a cluster."""
+    evaluate = not args.train_only
     if args.on is None:
-        bench.run(evaluate=not args.train_only)
-        return bench.status
+        bench.run(evaluate=evaluate)
+        return
     from sbac.lab.bench.ray_cluster import connected
-    from sbac.lab.bench.spread import Spread
+    from sbac.lab.bench.spread import Nodes
 
     with connected(args.address) as cluster:
-        spread = Spread(bench.cells, bench.results, cluster, bench.protocol, args.workers, args.any_code, args.together)
-        spread.run(evaluate=not args.train_only)
-        return spread.status
+        bench.run(Nodes(cluster), evaluate)
 
 
 def _part(cells: "Sequence[Cell]", part: str | None) -> "Sequence[Cell]":

@@ -18,7 +18,7 @@ class Status:
 
     cells: Sequence[Cell]
     finder: CellFinder
-    failures: dict[Cell, str] = field(default_factory=dict[Cell, str])
+    failures: dict[Cell, str] = field(init=False, default_factory=dict[Cell, str])
     _noted: dict[Cell, str] = field(init=False, default_factory=dict[Cell, str])
 
     def note(self, cell: Cell, state: str) -> None:
@@ -33,21 +33,13 @@ class Status:
             self.note(cell, FAILED)
             self.failures[cell] = str(error)
 
-    def is_noted(self, cell: Cell) -> bool:
-        return cell in self._noted
-
-    @property
-    def left(self) -> int:
-        """How many cells nothing is noted of."""
-        return len(self.cells) - len(self._noted)
-
     def state(self, cell: Cell) -> str:
         """done, trained (its final episodes are missing), started, to do, failed, or in use by another process."""
         noted = self._noted.get(cell)
         if noted not in (None, IN_USE):  # the other process may be through by now
             return noted
         try:
-            at = self.finder.locate(cell)
+            at = self.finder.place(cell)
         except UserError as error:
             self.failures[cell] = str(error)
             return FAILED
