@@ -8,8 +8,9 @@ from sbac.cli.core import Commands
 from sbac.errors import UserError, positive
 
 if TYPE_CHECKING:
+    from sbac.lab.bench.bench import Bench
     from sbac.lab.bench.plan import Cell
-    from sbac.lab.bench.runner import Bench
+    from sbac.lab.bench.status import Status
 
 
 def add(commands: Commands) -> None:
@@ -58,10 +59,11 @@ def add(commands: Commands) -> None:
 def _bench(args: argparse.Namespace) -> int:
     from pathlib import Path
 
+    from sbac.lab.bench.bench import Bench
     from sbac.lab.bench.final import evaluate_trained
     from sbac.lab.bench.finding import CellFinder
     from sbac.lab.bench.plan import parse_grids, plan
-    from sbac.lab.bench.runner import Bench
+    from sbac.lab.bench.status import Status
     from sbac.lab.cells import is_results, merge
     from sbac.lab.protocol import Protocol
 
@@ -89,28 +91,30 @@ def _bench(args: argparse.Namespace) -> int:
         environment=args.env,
     )
     finder = CellFinder(results, protocol, args.any_code)
-    bench = Bench(_part(cells, args.part), finder, args.workers, args.together)
-    if not args.status:
+    bench = Bench(_part(cells, args.part), finder, args.workers, args.together, not args.train_only)
+    if args.status:
+        status = Status(bench.cells, finder)
+    else:
         args.interrupted = "the same command continues"
-        _run(bench, args)
-    print(bench.status.view())
-    failures = list(bench.status.failures.values())
+        status = _run(bench, args)
+    print(status.view())
+    failures = list(status.failures.values())
     if failures:
         raise UserError(f"{len(failures)} of {len(bench.cells)} cells cannot be run; the first: {failures[0]}")
     return 0
 
 
-def _run(bench: "Bench", args: argparse.Namespace) -> None:
-    """Here, or on a cluster."""
-    evaluate = not args.train_only
+def _run(bench: "Bench", args: argparse.Namespace) -> "Status":
+    """Runs a bench, here or on a cluster."""
+    from sbac.lab.bench.runner import run_bench
+
     if args.on is None:
-        bench.run(evaluate=evaluate)
-        return
+        return run_bench(bench)
     from sbac.lab.bench.ray_cluster import connected
     from sbac.lab.bench.spread import Nodes
 
     with connected(args.address) as cluster:
-        bench.run(Nodes(cluster), evaluate)
+        return run_bench(bench, Nodes(cluster))
 
 
 def _part(cells: "Sequence[Cell]", part: str | None) -> "Sequence[Cell]":

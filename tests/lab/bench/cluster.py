@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from sbac.data import Dataset
+from sbac.lab.bench.bench import Bench
 from sbac.lab.bench.finding import CellFinder
 from sbac.lab.bench.node import run_task
 from sbac.lab.bench.plan import Cell, plan
 from sbac.lab.bench.ray_cluster import Lost, RayCluster
-from sbac.lab.bench.runner import Bench
+from sbac.lab.bench.status import Status
 from sbac.lab.protocol import Protocol
 
 PROTOCOL = Protocol(episodes=1, final_episodes=2)
@@ -76,3 +77,8 @@ def small_cells(logs: Sequence[str], algorithm: str = "bc", **changes: Any) -> l
 def make_bench(cells: Sequence[Cell], results: Path, any_code: bool = False, **options: Any) -> Bench:
     finder = CellFinder(results, PROTOCOL, any_code)
     return Bench(cells, finder, **{"workers": 1, "say": lambda line: None, **options})
+
+
+def status_of(bench: Bench) -> Status:
+    """Where its cells stand, by what lies in the results folder."""
+    return Status(bench.cells, bench.finder)

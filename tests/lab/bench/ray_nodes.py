@@ -30,6 +30,7 @@ def main() -> None:
     from lab.bench.cluster import make_bench, small_cells
     from sbac.lab.bench.final import say_at_once
     from sbac.lab.bench.ray_cluster import connected
+    from sbac.lab.bench.runner import run_bench
     from sbac.lab.bench.spread import Nodes
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
@@ -40,8 +41,7 @@ def main() -> None:
             logs, results = os.environ["SBAC_LOGS"].split(os.pathsep), Path(os.environ["SBAC_RESULTS"])
             bench = make_bench(small_cells(logs, length=[STEPS]), results, say=say_at_once)
             threading.Thread(target=kill_one_that_trains, args=(cluster, nodes), daemon=True).start()
-            bench.run(Nodes(connection))
-            print(bench.status.view())
+            print(run_bench(bench, Nodes(connection)).view())
     finally:
         cluster.shutdown()
 

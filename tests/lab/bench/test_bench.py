@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 import sbac
-from lab.bench.cluster import PROTOCOL, SMALL, InProcess, make_bench, make_data, make_log, small_cells
+from lab.bench.cluster import PROTOCOL, SMALL, InProcess, make_bench, make_data, make_log, small_cells, status_of
 from report.synthetic import record, record_json
 from sbac.cli import main
 from sbac.errors import UserError
 from sbac.lab.bench import finding
-from sbac.lab.bench.executor import CellGroup, Executor, Outcome, Terms
+from sbac.lab.bench.bench import Bench, CellGroup, Executor, Outcome
 from sbac.lab.bench.final import evaluate_trained
 from sbac.lab.bench.plan import Cell, plan
+from sbac.lab.bench.runner import run_bench
 from sbac.lab.bench.spread import Nodes
 from sbac.lab.bench.training import ThisMachine
 from sbac.lab.cells import merge, path_of, read_cell, read_cells, slug, write_cell
@@ -35,7 +36,7 @@ class Idle:
     def at_once(self, mates: int) -> int:
         return mates
 
-    def train(self, groups: Sequence[CellGroup], terms: Terms) -> Generator[Outcome, None, None]:
+    def train(self, groups: Sequence[CellGroup], bench: Bench) -> Generator[Outcome, None, None]:
         self.asked = [[Path(at.cell.data).stem for at in group] for group in groups]
         yield from ()
 
@@ -64,7 +65,7 @@ def cells(log: str, **changes: Any) -> list[Cell]:
 @pytest.fixture(scope="module")
 def finished(log: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     results = tmp_path_factory.mktemp("results")
-    make_bench(cells(log), results).run()
+    run_bench(make_bench(cells(log), results))
     return results
 
 
@@ -93,32 +94,31 @@ def test_the_final_episodes_are_those_of_the_saved_policies(finished: Path) -> N
 
 
 def test_what_is_done_is_not_done_again(log: str, finished: Path) -> None:
-    idle, bench = Idle(), make_bench(cells(log), finished)
-    bench.run(idle)
-    assert idle.asked == [] and "1 of 1 cells done" in bench.status.view()
+    idle = Idle()
+    assert "1 of 1 cells done" in run_bench(make_bench(cells(log), finished), idle).view() and idle.asked == []
 
 
 def test_other_code_counts_only_if_asked(log: str, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding, "code_version", lambda algorithm: {"version": "9", "hash": "other"})
-    assert "to do" in make_bench(cells(log), finished).status.view()
-    assert "1 of 1 cells done" in make_bench(cells(log), finished, any_code=True).status.view()
-    assert "to do" in make_bench(cells(log, seeds=3), finished, any_code=True).status.view()
+    assert "to do" in status_of(make_bench(cells(log), finished)).view()
+    assert "1 of 1 cells done" in status_of(make_bench(cells(log), finished, any_code=True)).view()
+    assert "to do" in status_of(make_bench(cells(log, seeds=3), finished, any_code=True)).view()
 
 
 def test_an_option_that_came_later_stood_at_its_default(log: str, finished: Path, tmp_path: Path) -> None:
     (cell,) = read_cells(finished)
     config = {name: value for name, value in cell.config.items() if name != "precision"}
     write_cell(tmp_path, dataclasses.replace(cell, config=config, key="0" * 12))
-    assert "to do" in make_bench(cells(log), tmp_path).status.view()
-    assert "1 of 1 cells done" in make_bench(cells(log), tmp_path, any_code=True).status.view()
+    assert "to do" in status_of(make_bench(cells(log), tmp_path)).view()
+    assert "1 of 1 cells done" in status_of(make_bench(cells(log), tmp_path, any_code=True)).view()
     changed = [dataclasses.replace(c, settings={**c.settings, "precision": "bfloat16"}) for c in cells(log)]
-    assert "to do" in make_bench(changed, tmp_path, any_code=True).status.view()
+    assert "to do" in status_of(make_bench(changed, tmp_path, any_code=True)).view()
 
 
 def test_an_option_that_is_no_more_makes_another_cell(log: str, finished: Path, tmp_path: Path) -> None:
     (cell,) = read_cells(finished)
     write_cell(tmp_path, dataclasses.replace(cell, config={**cell.config, "ratio_ridge": 0.1}, key="0" * 12))
-    assert "to do" in make_bench(cells(log), tmp_path, any_code=True).status.view()
+    assert "to do" in status_of(make_bench(cells(log), tmp_path, any_code=True)).view()
 
 
 def test_stopped_anywhere_it_continues(
@@ -139,10 +139,9 @@ def test_stopped_anywhere_it_continues(
     with monkeypatch.context() as patch:
         patch.setattr(Writer, "log", stop)
         with pytest.raises(KeyboardInterrupt):
-            bench.run()
-    assert "started" in bench.status.view() and not read_cells(tmp_path)
-    bench.run(evaluate=False)
-    assert "trained" in bench.status.view()
+            run_bench(bench)
+    assert "started" in status_of(bench).view() and not read_cells(tmp_path)
+    assert "trained" in run_bench(dataclasses.replace(bench, evaluate=False)).view()
     assert said == [f"[1/1] {log} bc: 40 steps", f"[1/1] {log} bc: 40 steps, resumed"]
     later = dataclasses.replace(PROTOCOL, episodes=9)  # says nothing about the episodes that were played in training
     assert evaluate_trained(tmp_path, later, workers=1) == 1
@@ -151,21 +150,27 @@ def test_stopped_anywhere_it_continues(
         assert getattr(ours, name) == getattr(unbroken, name), name
 
 
-def test_cells_of_a_method_train_together(log: str, other: str, finished: Path, tmp_path: Path) -> None:
-    """Those whose data have equal shape, and each cell's file is as if it had been alone."""
-    wide = make_log(tmp_path / "wide.npz", seed=2, observations=6)
-    grids = {"bc": {**SMALL, "learning_rate": [1e-3, 1e-2]}}
-    idle = Idle()
-    make_bench(small_cells([log, wide, other]), tmp_path / "results").run(idle)
-    assert idle.asked == [["log", "other"], ["wide"]]
-    make_bench(small_cells([log, wide, other]), tmp_path / "results", together=1).run(idle)
-    assert idle.asked == [["log"], ["wide"], ["other"]]
+def test_cells_of_a_method_on_data_of_equal_shape_make_even_groups(log: str, other: str, tmp_path: Path) -> None:
+    wide = make_log(tmp_path / "wide.npz", observations=6)
+    wanted = small_cells([log, wide, other, make_log(tmp_path / "third.npz")])
+    for together, groups in (
+        (None, [["log", "other", "third"], ["wide"]]),
+        (2, [["log"], ["wide"], ["other", "third"]]),
+        (1, [["log"], ["wide"], ["other"], ["third"]]),
+    ):
+        idle = Idle()
+        run_bench(make_bench(wanted, tmp_path, together=together), idle)
+        assert idle.asked == groups
+
+
+def test_each_of_cells_that_train_together_is_as_if_it_had_been_alone(
+    log: str, other: str, finished: Path, tmp_path: Path
+) -> None:
     said: list[str] = []
-    wanted = small_cells([log, other], seeds=2, length=[40], grids=grids)
-    bench = make_bench(wanted, tmp_path / "results", together=5, say=said.append)
-    bench.run()
-    assert "2 of 2 cells done" in bench.status.view() and said[0] == f"[1/2] {log} bc + {other}: 40 steps"
-    records = {record.data.name: record for record in read_cells(tmp_path / "results")}
+    wanted = [*cells(log), *cells(other)]
+    status = run_bench(make_bench(wanted, tmp_path, together=5, say=said.append))
+    assert "2 of 2 cells done" in status.view() and said[0] == f"[1/2] {log} bc + {other}: 40 steps"
+    records = {record.data.name: record for record in read_cells(tmp_path)}
     assert [record.together for record in records.values()] == [2, 2]
     ours, (alone,) = records["log.npz"], read_cells(finished)
     assert ours.key == alone.key
@@ -175,30 +180,26 @@ def test_cells_of_a_method_train_together(log: str, other: str, finished: Path, 
 
 def test_a_bench_run_again_plays_what_it_had_left(log: str, tmp_path: Path, executor: Executor) -> None:
     bench = make_bench(small_cells([log]), tmp_path)
-    bench.run(executor, evaluate=False)
-    assert "trained" in bench.status.view()
-    bench.run(executor)
-    assert "1 of 1 cells done" in bench.status.view()
+    assert "trained" in run_bench(dataclasses.replace(bench, evaluate=False), executor).view()
+    assert "1 of 1 cells done" in run_bench(bench, executor).view()
 
 
 def test_what_another_process_finishes_meanwhile_is_taken(log: str, finished: Path, tmp_path: Path) -> None:
     class Slow(ThisMachine):
-        def train(self, groups: Sequence[CellGroup], terms: Terms) -> Generator[Outcome, None, None]:
+        def train(self, groups: Sequence[CellGroup], bench: Bench) -> Generator[Outcome, None, None]:
             shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
-            return super().train(groups, terms)
+            return super().train(groups, bench)
 
     said: list[str] = []
-    bench = make_bench(cells(log), tmp_path, say=said.append)
-    bench.run(Slow())
-    assert "1 of 1 cells done" in bench.status.view() and said == []
+    status = run_bench(make_bench(cells(log), tmp_path, say=said.append), Slow())
+    assert "1 of 1 cells done" in status.view() and said == []
 
 
 def test_of_cells_that_train_together_one_bad_one_is_told_of(log: str, tmp_path: Path, executor: Executor) -> None:
     fleeting = make_log(tmp_path / "fleeting.npz", seed=1, episode=1)  # every row a time limit: no next state
-    bench = make_bench(small_cells([log, fleeting], "td3-bc"), tmp_path / "results", together=5)
-    bench.run(executor)
-    assert "1 of 2 cells done" in bench.status.view()
-    ((cell, reason),) = bench.status.failures.items()
+    status = run_bench(make_bench(small_cells([log, fleeting], "td3-bc"), tmp_path / "results", together=5), executor)
+    assert "1 of 2 cells done" in status.view()
+    ((cell, reason),) = status.failures.items()
     assert cell.data == fleeting and "next state" in reason
 
 
@@ -209,19 +210,16 @@ def test_a_cell_that_another_process_trains_is_left_to_it(
     said: list[str] = []
     bench = make_bench(wanted, tmp_path, together=5, say=said.append)
     elsewhere = OpenFolder(bench.finder.place(wanted[0]).folder)
-    bench.run(executor)
-    assert not bench.status.failures and [bench.status.state(cell) for cell in wanted] == ["in use", "done"]
+    status = run_bench(bench, executor)
+    assert not status.failures and [status.state(cell) for cell in wanted] == ["in use", "done"]
     assert any(line.startswith(wanted[0].name) and "in use by another process" in line for line in said)
     elsewhere.close()
-    again = make_bench(wanted, tmp_path)
-    again.run(executor)
-    assert "2 of 2 cells done" in again.status.view() and "2 of 2 cells done" in bench.status.view()
+    assert "2 of 2 cells done" in run_bench(bench, executor).view() and "2 of 2 cells done" in status.view()
 
 
 def test_data_without_an_environment_is_refused_before_training(log: str, tmp_path: Path, executor: Executor) -> None:
-    bench = make_bench(small_cells([log], environment=None), tmp_path)
-    bench.run(executor)
-    assert "--env" in next(iter(bench.status.failures.values()))
+    status = run_bench(make_bench(small_cells([log], environment=None), tmp_path), executor)
+    assert "--env" in next(iter(status.failures.values()))
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
@@ -253,13 +251,12 @@ def test_one_bad_dataset_does_not_stop_the_others(
 def test_an_online_method_is_benched_too(tmp_path: Path, executor: Executor) -> None:
     small = {"td3": {**SMALL, "start_steps": 50}}
     wanted = plan(["hopper-medium-made"], ["td3"], seeds=2, length=[200], grids=small)
-    bench = make_bench(wanted, tmp_path)
-    bench.run(executor)
+    run_bench(make_bench(wanted, tmp_path), executor)
     (cell,) = read_cells(tmp_path)
     assert cell.data.name == "Hopper-v4" and cell.data.kind == "online"
     assert len(cell.final) == 2 and len(cell.curves[0].steps) >= 3
     (series,) = collect([cell])
-    assert series.unit == "score" and "1 of 1" in make_bench(wanted, tmp_path).status.view()
+    assert series.unit == "score" and "1 of 1" in status_of(make_bench(wanted, tmp_path)).view()
 
 
 def test_bad_arguments(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from sbac.errors import UserError
 from sbac.lab.bench import finding
 from sbac.lab.bench.parcels import pack_dataset, unpack_dataset
 from sbac.lab.bench.ray_cluster import task_shape
+from sbac.lab.bench.runner import run_bench
 from sbac.lab.bench.spread import ATTEMPTS, Nodes
 from sbac.lab.cells import read_cells
 
@@ -36,7 +37,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def here(logs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same cells, made by a bench on this machine, one by one."""
     results = tmp_path_factory.mktemp("here")
-    make_bench(small_cells(logs), results).run()
+    run_bench(make_bench(small_cells(logs), results))
     return results
 
 
@@ -61,50 +62,44 @@ def assert_same_results(ours: Path, theirs: Path) -> None:
 @pytest.mark.parametrize("stores_next", [False, True])
 def test_a_dataset_arrives_as_it_was(tmp_path: Path, stores_next: bool) -> None:
     data = load(make_log(tmp_path / "log.npz", stores_next=stores_next))
-    back = unpack_dataset(pack_dataset(data))
+    back, identity = unpack_dataset(pack_dataset(data, "it"))
+    assert identity == "it"
     assert back.hash == data.hash and (back.name, back.kind, back.task) == (data.name, data.kind, data.task)
 
 
 def test_every_cell_once_with_the_same_bits_though_tasks_are_lost(logs: list[str], here: Path, tmp_path: Path) -> None:
     said: list[str] = []
     cluster = InProcess(lost=[0, 2, 3])
-    bench = make_bench(small_cells(logs), tmp_path, say=said.append)
-    bench.run(Nodes(cluster))
+    status = run_bench(make_bench(small_cells(logs), tmp_path, say=said.append), Nodes(cluster))
     assert_same_results(tmp_path, here)
     assert len(cluster.sent) == 6 and len(cluster.stored) == 3 and sum("sent again" in line for line in said) == 3
     assert said[0] == f"[1/3] {logs[0]} bc: 20 steps, sent" and sum("1 cell from" in line for line in said) == 3
-    assert "3 of 3 cells done" in bench.status.view()
+    assert "3 of 3 cells done" in status.view()
     again = InProcess()
-    make_bench(small_cells(logs), tmp_path).run(Nodes(again))
+    run_bench(make_bench(small_cells(logs), tmp_path), Nodes(again))
     assert again.sent == []
 
 
-def test_cells_that_share_a_program_fill_the_devices(logs: list[str], tmp_path: Path) -> None:
-    def tasks(together: int | None, gpus: int) -> list[int]:
-        cluster = InProcess(lost=range(100), gpus=gpus)
-        make_bench(small_cells(logs), tmp_path, together=together).run(Nodes(cluster))
-        return [len(stored) for _, stored in cluster.sent]
-
-    assert [sorted(set(tasks(*how))) for how in ((None, 0), (None, 2), (None, 1), (2, 0))] == [[1], [1, 2], [3], [1, 2]]
+def test_cells_that_share_a_program_fill_the_devices() -> None:
+    assert [Nodes(InProcess(gpus=gpus)).at_once(3) for gpus in (0, 1, 2, 4)] == [1, 3, 2, 1]
 
 
 @pytest.mark.slow
 def test_packed_cells_have_the_bits_of_cells_packed_here(logs: list[str], tmp_path: Path) -> None:
     wanted = small_cells(logs)
-    make_bench(wanted, tmp_path / "cluster").run(Nodes(InProcess(gpus=2)), evaluate=False)
-    make_bench(wanted, tmp_path / "here", together=2).run(evaluate=False)
+    run_bench(make_bench(wanted, tmp_path / "cluster", evaluate=False), Nodes(InProcess(gpus=2)))
+    run_bench(make_bench(wanted, tmp_path / "here", together=2, evaluate=False))
     assert_same_results(tmp_path / "cluster", tmp_path / "here")
     # What is left of them, the final episodes, is played where the policies are.
-    make_bench(wanted, tmp_path / "cluster").run(Nodes(InProcess()))
+    run_bench(make_bench(wanted, tmp_path / "cluster"), Nodes(InProcess()))
     assert all(len(cell.final) == 1 for cell in read_cells(tmp_path / "cluster"))
 
 
 def test_a_task_that_is_always_lost_is_given_up(logs: list[str], tmp_path: Path) -> None:
     cluster = InProcess(lost=range(100))
-    bench = make_bench(small_cells(logs[:1]), tmp_path)
-    bench.run(Nodes(cluster))
+    status = run_bench(make_bench(small_cells(logs[:1]), tmp_path), Nodes(cluster))
     assert len(cluster.sent) == ATTEMPTS
-    assert list(bench.status.failures.values()) == ["lost 4 times; the last: NodeDied"]
+    assert list(status.failures.values()) == ["lost 4 times; the last: NodeDied"]
     assert not any((tmp_path / "runs").rglob("*.json"))
 
 
@@ -118,9 +113,8 @@ def test_a_node_with_other_code_is_refused(logs: list[str], tmp_path: Path, monk
             return honest(ticket)
 
     cluster.answer = answer
-    bench = make_bench(small_cells(logs[:1]), tmp_path)
-    bench.run(Nodes(cluster))
-    (failure,) = bench.status.failures.values()
+    status = run_bench(make_bench(small_cells(logs[:1]), tmp_path), Nodes(cluster))
+    (failure,) = status.failures.values()
     assert "its sbac is not the bench's" in failure
 
 
@@ -129,9 +123,8 @@ def test_the_files_of_an_answer_stay_in_their_folder(logs: list[str], tmp_path: 
     cluster = InProcess()
     honest = cluster.answer
     cluster.answer = lambda ticket: honest(ticket).replace(b"/metrics.jsonl", b"/../../me.json")
-    bench = make_bench(small_cells(logs[:1]), tmp_path / "out")
-    bench.run(Nodes(cluster), evaluate=False)
-    (failure,) = bench.status.failures.values()
+    status = run_bench(make_bench(small_cells(logs[:1]), tmp_path / "out", evaluate=False), Nodes(cluster))
+    (failure,) = status.failures.values()
     assert "is not that of" in failure
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
@@ -170,5 +163,5 @@ def test_a_real_cluster_with_a_node_killed(logs: list[str], tmp_path: Path) -> N
     print(done.stdout, done.stderr[-3000:], f"{time.monotonic() - began:.0f} s")
     assert done.returncode == 0
     assert "killed a node" in done.stdout and "sent again" in done.stdout
-    make_bench(small_cells(logs, length=[STEPS]), tmp_path / "here").run()
+    run_bench(make_bench(small_cells(logs, length=[STEPS]), tmp_path / "here"))
     assert_same_results(tmp_path / "cluster", tmp_path / "here")

@@ -66,11 +66,6 @@ def load_with_identity(name: str) -> "tuple[Dataset, str]":
     return data, data.hash if made is None else str(made)
 
 
-def _reader() -> "Callable[[str], tuple[Dataset, str]]":
-    """Cells come task by task, so the data last read is kept."""
-    return lru_cache(1)(load_with_identity)
-
-
 @dataclass(frozen=True)
 class CellFinder:
     """Finds the cells of a bench in its results folder."""
@@ -79,8 +74,8 @@ class CellFinder:
     protocol: Protocol
     any_code: bool = False
     """Whether cells that another version of the code has finished count as done."""
-    read: "Callable[[str], tuple[Dataset, str]]" = field(default_factory=_reader)
-    """The data of a name, and its identity."""
+    read: "Callable[[str], tuple[Dataset, str]]" = field(default_factory=lambda: lru_cache(1)(load_with_identity))
+    """The data of a name, and its identity. Cells come task by task, so the data last read is kept."""
 
     def place(self, cell: Cell) -> PlacedCell:
         """Reads a cell's data and computes its key; data that cannot be loaded is a UserError."""

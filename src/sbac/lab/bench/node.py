@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sbac.errors import UserError
+from sbac.lab.bench.bench import Bench
 from sbac.lab.bench.finding import CellFinder
-from sbac.lab.bench.parcels import Answered, Files, pack_answer, unpack_asked, unpack_dataset
-from sbac.lab.bench.runner import Bench
+from sbac.lab.bench.parcels import Answered, Asked, Files, pack, unpack, unpack_dataset
+from sbac.lab.bench.runner import run_bench
 
 
 def run_task(task: bytes, *datasets: bytes) -> bytes:
@@ -23,25 +24,21 @@ def run_task(task: bytes, *datasets: bytes) -> bytes:
             files, failures = _trained(task, datasets, Path(scratch))
     except UserError as error:
         reason = str(error)
-    return pack_answer(Answered(platform.node(), time.monotonic() - began, reason, failures), files)
+    return pack(Answered(platform.node(), time.monotonic() - began, reason, failures), files)
 
 
 def _trained(task: bytes, datasets: Sequence[bytes], results: Path) -> tuple[Files, dict[str, str]]:
     """The files of the cells that were trained, and why the others were not."""
-    asked = unpack_asked(task)
-    cells = [entry.cell for entry in asked.cells]
+    asked = unpack(Asked, task)[0]
     # A method that learns in an environment has no dataset.
-    data = {
-        entry.cell.data: (unpack_dataset(packed), entry.identity)
-        for entry, packed in zip(asked.cells, datasets, strict=False)
-    }
+    data = {cell.data: unpack_dataset(packed) for cell, packed in zip(asked.cells, datasets, strict=False)}
     finder = CellFinder(results, asked.protocol, read=data.__getitem__)
-    places = [finder.place(cell) for cell in cells]
-    for at, entry in zip(places, asked.cells, strict=True):
-        if at.key != entry.key:  # a key holds the version of the code
+    places = [finder.place(cell) for cell in asked.cells]
+    for at, key in zip(places, asked.keys, strict=True):
+        if at.key != key:  # a key holds the version of the code
             raise UserError(f"{platform.node()}: its sbac is not the bench's (the code of {at.cell.algorithm} differs)")
-    bench = Bench(cells, finder, asked.workers, together=len(cells), say=lambda line: None)
-    bench.run(evaluate=asked.evaluate)
+    bench = Bench(asked.cells, finder, asked.workers, len(places), asked.evaluate, say=lambda line: None)
+    failures = run_bench(bench).failures
     paths = [path for at in places if at.file.exists() for path in (at.file, *at.folder.rglob("*")) if path.is_file()]
     files = {str(path.relative_to(results)): path.read_bytes() for path in paths}
-    return files, {at.key: bench.status.failures[at.cell] for at in places if at.cell in bench.status.failures}
+    return files, {at.key: failures[at.cell] for at in places if at.cell in failures}

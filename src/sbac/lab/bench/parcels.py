@@ -15,26 +15,19 @@ from sbac.data import Dataset
 from sbac.files import Arrays, pack_arrays, unpack_arrays
 from sbac.lab.bench.plan import Cell
 from sbac.lab.protocol import Protocol
-from sbac.records import Json, as_json, parse
+from sbac.records import Json, Record, as_json, parse
 
 ARRAYS = ("observations", "actions", "rewards", "terminals", "timeouts", "action_low", "action_high")
 LABELS = ("name", "kind", "task", "environment")
 
 
 @dataclass(frozen=True)
-class AskedCell:
-    """A cell to train. `identity` tells its data from other data, `key` is its own: the node must find the same."""
-
-    cell: Cell
-    identity: str
-    key: str
-
-
-@dataclass(frozen=True)
 class Asked:
     """The cells of one task, in one program, and how they are measured."""
 
-    cells: list[AskedCell]
+    cells: list[Cell]
+    keys: list[str]
+    """Of the cells: the node must find the same."""
     protocol: Protocol
     workers: int | None
     evaluate: bool
@@ -45,8 +38,8 @@ class Asked:
 class Answered:
     """What a node made of a task, beside the files. `error`: why it cannot train at all."""
 
-    node: str
-    seconds: float
+    node: str = ""
+    seconds: float = 0.0
     error: str | None = None
     failures: Mapping[str, str] = field(default_factory=dict[str, str])
     """By the keys of cells, why they cannot be trained."""
@@ -56,33 +49,26 @@ Files = dict[str, bytes]
 """What files hold, by their path in the results folder."""
 
 
-def pack_asked(asked: Asked) -> bytes:
-    return _pack(as_json(asked), {})
+def pack(record: Asked | Answered, files: Files | None = None) -> bytes:
+    return _pack(as_json(record), {name: np.frombuffer(data, np.uint8) for name, data in (files or {}).items()})
 
 
-def unpack_asked(data: bytes) -> Asked:
-    return parse(Asked, _unpack(data)[0], "task")
-
-
-def pack_answer(answered: Answered, files: Files) -> bytes:
-    return _pack(as_json(answered), {name: np.frombuffer(data, np.uint8) for name, data in files.items()})
-
-
-def unpack_answer(data: bytes) -> tuple[Answered, Files]:
+def unpack(record: type[Record], data: bytes) -> tuple[Record, Files]:
     fields, arrays = _unpack(data)
-    return parse(Answered, fields, "answer"), {name: array.tobytes() for name, array in arrays.items()}
+    return parse(record, fields, record.__name__.lower()), {name: array.tobytes() for name, array in arrays.items()}
 
 
-def pack_dataset(data: Dataset) -> bytes:
+def pack_dataset(data: Dataset, identity: str) -> bytes:
+    """A dataset, and what tells it from other data."""
     names = [*ARRAYS, *(["next_observations"] if data.stores_next else [])]
-    arrays = {name: np.asarray(getattr(data, name)) for name in names}
-    return _pack({name: getattr(data, name) for name in LABELS}, arrays)
+    labels = {name: getattr(data, name) for name in LABELS}
+    return _pack({"identity": identity, "labels": labels}, {name: np.asarray(getattr(data, name)) for name in names})
 
 
-def unpack_dataset(data: bytes) -> Dataset:
-    """The same dataset, with the same hash."""
-    labels, arrays = _unpack(data)
-    return Dataset(**arrays, **labels)
+def unpack_dataset(packed: bytes) -> tuple[Dataset, str]:
+    """The same dataset, with the same hash, and its identity."""
+    fields, arrays = _unpack(packed)
+    return Dataset(**arrays, **fields["labels"]), fields["identity"]
 
 
 def _pack(fields: Mapping[str, Json], arrays: Arrays) -> bytes:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from sbac import files, interrupts
 from sbac.errors import UserError
-from sbac.lab.bench.executor import CellGroup, Outcome, Terms, group_name
+from sbac.lab.bench.bench import Bench, CellGroup, Outcome, group_name
 from sbac.lab.bench.finding import PlacedCell
-from sbac.lab.bench.parcels import Answered, Asked, AskedCell, Files, pack_asked, pack_dataset, unpack_answer
+from sbac.lab.bench.parcels import Answered, Asked, Files, pack, pack_dataset, unpack
 from sbac.lab.bench.ray_cluster import Lost, RayCluster
 from sbac.lab.cells import CellRecord, parse_cell, path_of, write_cell
 from sbac.text import counted
@@ -37,50 +37,52 @@ class Nodes:
         """One cell for each task, or on GPUs, which several fill better, as many as leave no device idle."""
         return math.ceil(mates / self.cluster.devices) if self.cluster.has_accelerators else 1
 
-    def train(self, groups: Sequence[CellGroup], terms: Terms) -> Generator[Outcome, None, None]:
+    def train(self, groups: Sequence[CellGroup], bench: Bench) -> Generator[Outcome, None, None]:
         locks: dict[PlacedCell, OpenFolder] = {}
         under_way: dict[object, tuple[CellGroup, int]] = {}
         try:
             for group in groups:
                 for at in group:
                     try:
+                        self._store(at, bench)
                         locks[at] = _locked(at)
                     except UserError as error:
                         yield at, error
                 ours = [at for at in group if at in locks]
                 if ours:
-                    terms.say(f"{terms.title(ours)}, sent")
-                    under_way[self._send(ours, terms)] = ours, 1
+                    bench.say(f"{bench.title(ours)}, sent")
+                    under_way[self._send(ours, bench)] = ours, 1
             while under_way:
                 interrupts.check()
                 for ticket in self.cluster.wait(list(under_way), 1.0):
                     group, attempt = under_way.pop(ticket)
                     try:
-                        outcomes = _outcomes(group, self.cluster.answer(ticket), terms)
+                        answered, made = unpack(Answered, self.cluster.answer(ticket))
                     except Lost as loss:
                         if attempt < ATTEMPTS:
-                            terms.say(f"{group_name(group)}: lost ({loss}), sent again")
-                            under_way[self._send(group, terms)] = group, attempt + 1
+                            bench.say(f"{group_name(group)}: lost ({loss}), sent again")
+                            under_way[self._send(group, bench)] = group, attempt + 1
                             continue
-                        outcomes = [(at, UserError(f"lost {ATTEMPTS} times; the last: {loss}")) for at in group]
-                    for at, outcome in outcomes:
-                        _unlock(locks.pop(at), trained=not isinstance(outcome, UserError))
-                        yield at, outcome
+                        answered, made = Answered(error=f"lost {ATTEMPTS} times; the last: {loss}"), {}
+                    if made:
+                        cells = counted(sum(name.startswith("cells/") for name in made), "cell")
+                        bench.say(f"{group_name(group)}: {cells} from {answered.node}, {answered.seconds:.0f} s")
+                    yield from ((at, _take(at, locks.pop(at), answered, made)) for at in group)
         finally:
             for folder in locks.values():
-                _unlock(folder, trained=False)
+                folder.restore()
+                folder.close()
 
-    def _send(self, group: CellGroup, terms: Terms) -> object:
+    def _store(self, at: PlacedCell, bench: Bench) -> None:
+        """Hands a cell's dataset over, once."""
+        if not at.cell.online and at.identity not in self._stored:
+            self._stored[at.identity] = self.cluster.store(pack_dataset(bench.finder.data(at), at.identity))
+
+    def _send(self, group: CellGroup, bench: Bench) -> object:
         """Sends a task; its ticket."""
-        cells = [AskedCell(at.cell, at.identity, at.key) for at in group]
-        asked = Asked(cells, terms.finder.protocol, terms.workers, terms.evaluate)
-        return self.cluster.send(pack_asked(asked), [self._data(at, terms) for at in group if not at.cell.online])
-
-    def _data(self, at: PlacedCell, terms: Terms) -> object:
-        """What stands for a cell's dataset; it is packed and handed over once."""
-        if at.identity not in self._stored:
-            self._stored[at.identity] = self.cluster.store(pack_dataset(terms.finder.data(at)))
-        return self._stored[at.identity]
+        cells, keys = [at.cell for at in group], [at.key for at in group]
+        asked = Asked(cells, keys, bench.finder.protocol, bench.workers, bench.evaluate)
+        return self.cluster.send(pack(asked), [self._stored[at.identity] for at in group if not at.cell.online])
 
 
 def _locked(at: PlacedCell) -> OpenFolder:
@@ -90,41 +92,25 @@ def _locked(at: PlacedCell) -> OpenFolder:
     return folder
 
 
-def _unlock(folder: OpenFolder, trained: bool) -> None:
-    """Gives a folder back; one that nothing was written into goes."""
-    if trained:
-        folder.begun()
-    else:
-        folder.restore()
-    folder.close()
-
-
-def _outcomes(group: CellGroup, answer: bytes, terms: Terms) -> list[Outcome]:
-    """The cells of an answer, with their records or with the reasons why they have none."""
+def _take(at: PlacedCell, folder: OpenFolder, answered: Answered, made: Files) -> CellRecord | UserError:
+    """Writes the files of a cell where this bench would have made them, or says why there are none."""
     try:
-        answered, made = unpack_answer(answer)
-    except ValueError as error:
-        return [(at, UserError(f"the answer cannot be read: {error}")) for at in group]
-    outcomes = [(at, _take(at, answered, made)) for at in group]
-    taken = sum(not isinstance(outcome, UserError) for _, outcome in outcomes)
-    if taken:
-        terms.say(f"{group_name(group)}: {counted(taken, 'cell')} from {answered.node}, {answered.seconds:.0f} s")
-    return outcomes
+        with folder:  # one that nothing is written into goes
+            return _write(at, answered, made)
+    except UserError as error:
+        return error
 
 
-def _take(at: PlacedCell, answered: Answered, made: Files) -> CellRecord | UserError:
-    """Writes the files of a cell where this bench would have made them, the cell's own last; no others are written."""
-    cell, run = (path.relative_to(at.results) for path in (at.file, at.folder))
-    policies = [f"{run}/policies/{member.label}.safetensors" for member in at.runs]
-    wanted = [*(f"{run}/{name}" for name in RUN_FILES), *policies]
-    if str(cell) not in made:
-        return UserError(answered.error or answered.failures.get(at.key, f"{answered.node}: no answer"))
-    try:
-        record = parse_cell(json.loads(made[str(cell)]), at.cell.name)
-    except ValueError as error:
-        return UserError(f"{answered.node}: {error}")
+def _write(at: PlacedCell, answered: Answered, made: Files) -> CellRecord:
+    cell, run = (str(path.relative_to(at.results)) for path in (at.file, at.folder))
+    if cell not in made:
+        raise UserError(answered.error or answered.failures.get(at.key, f"{answered.node}: no answer"))
+    record = parse_cell(json.loads(made[cell]), f"{answered.node}: {at.cell.name}")
+    # These files and no others are written, the cell's own last.
+    wanted = [f"{run}/{name}" for name in RUN_FILES]
+    wanted += [f"{run}/policies/{member.label}.safetensors" for member in at.runs]
     if path_of(at.results, record) != at.file or not set(wanted) <= set(made):
-        return UserError(f"{answered.node}: the answer is not that of {at.cell.name}")
+        raise UserError(f"{answered.node}: the answer is not that of {at.cell.name}")
     for name in wanted:
         files.write_atomic(at.results / name, made[name])
     files.remove(at.folder / "checkpoint")  # of a training that was begun here

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sbac import files
 from sbac.errors import UserError
+from sbac.lab.bench.bench import Bench, CellGroup, Outcome
 from sbac.lab.bench.code import code_version
-from sbac.lab.bench.executor import CellGroup, Outcome, Terms
 from sbac.lab.bench.finding import PlacedCell
 from sbac.lab.cells import CellRecord, CodeVersion, MeasuredRun, read_cell, write_cell
 from sbac.lab.protocol import Protocol
@@ -36,7 +36,7 @@ class ThisMachine:
 
         return 1 if jax.default_backend() == "cpu" else mates
 
-    def train(self, groups: Sequence[CellGroup], terms: Terms) -> Generator[Outcome, None, None]:
+    def train(self, groups: Sequence[CellGroup], bench: Bench) -> Generator[Outcome, None, None]:
         waiting = deque(groups)
         while waiting:
             left = sum(map(len, waiting))
@@ -45,7 +45,7 @@ class ThisMachine:
             yield from ((at, read_cell(at.file)) for at in made_elsewhere)
             group = [at for at in group if at not in made_elsewhere]
             try:
-                records = self._train(group, left, terms) if group else []
+                records = self._train(group, left, bench) if group else []
             except UserError as error:
                 if len(group) == 1:
                     yield group[0], error
@@ -54,18 +54,18 @@ class ThisMachine:
             else:
                 yield from zip(group, records, strict=True)
 
-    def _train(self, group: CellGroup, left: int, terms: Terms) -> list[CellRecord]:
+    def _train(self, group: CellGroup, left: int, bench: Bench) -> list[CellRecord]:
         online = group[0].cell.online
         resumed = any(at.folder.exists() for at in group) and not online
-        terms.say(f"{terms.title(group)}{', resumed' if resumed else ''}{self._time_for(left)}")
-        data = [None if online else terms.finder.data(at) for at in group]
+        bench.say(f"{bench.title(group)}{', resumed' if resumed else ''}{self._time_for(left)}")
+        data = [None if online else bench.finder.data(at) for at in group]
         began = time.monotonic()
-        runs = [_train_online(group[0], terms)] if online else _train_offline(group, data, terms)
+        runs = [_train_online(group[0], bench)] if online else _train_offline(group, data, bench)
         seconds = (time.monotonic() - began) / len(group)
         self._seconds += [seconds] * len(group)
         took = None if resumed else round(seconds, 1)
         records = [
-            _record(at, describe(run, log), terms.finder.protocol, took, len(group))
+            _record(at, describe(run, log), bench.finder.protocol, took, len(group))
             for at, run, log in zip(group, runs, data, strict=True)
         ]
         for at, record in zip(group, records, strict=True):
@@ -80,7 +80,7 @@ class ThisMachine:
         return f", about {cells * sum(self._seconds) / len(self._seconds) / 60:.0f} min left"
 
 
-def _train_offline(group: CellGroup, data: "Sequence[Dataset | None]", terms: Terms) -> "list[Run]":
+def _train_offline(group: CellGroup, data: "Sequence[Dataset | None]", bench: Bench) -> "list[Run]":
     from sbac.training.launch import Launch
     from sbac.training.loop import train_launches
     from sbac.training.request import OfflineRequest
@@ -88,7 +88,7 @@ def _train_offline(group: CellGroup, data: "Sequence[Dataset | None]", terms: Te
     for at in group:
         if at.task is None and at.cell.environment is None:
             raise UserError("no environment is known for this data; name one with --env")
-    protocol = terms.finder.protocol
+    protocol = bench.finder.protocol
     with ExitStack() as stack:
         launches: list[Launch] = []
         for at, log in zip(group, data, strict=True):
@@ -96,18 +96,18 @@ def _train_offline(group: CellGroup, data: "Sequence[Dataset | None]", terms: Te
             request = _request(OfflineRequest, at, protocol, **own, resume=True)
             launches.append(Launch.open(request))
             stack.callback(launches[-1].opened.close)
-        return train_launches(launches, workers=terms.workers)
+        return train_launches(launches, workers=bench.workers)
 
 
-def _train_online(at: PlacedCell, terms: Terms) -> "Run":
+def _train_online(at: PlacedCell, bench: Bench) -> "Run":
     from sbac.training.online.request import OnlineRequest
     from sbac.training.online.train import train_in_environment
 
-    schedule = terms.finder.protocol.schedule(at.steps[-1])
+    schedule = bench.finder.protocol.schedule(at.steps[-1])
     every = schedule[-1] - schedule[-2] if len(schedule) > 1 else None
     where = {"environment": at.cell.environment}
-    request = _request(OnlineRequest, at, terms.finder.protocol, **where, evaluate_every=every, overwrite=True)
-    return train_in_environment(request, workers=terms.workers)
+    request = _request(OnlineRequest, at, bench.finder.protocol, **where, evaluate_every=every, overwrite=True)
+    return train_in_environment(request, workers=bench.workers)
 
 
 def _request(kind: type[AnyRequest], at: PlacedCell, protocol: Protocol, **of_its_kind: Any) -> AnyRequest:
