@@ -50,7 +50,7 @@ bench-speed: $(READY)  ## updates per second on the device found
 	$(BIN)/python benchmarks/speed.py
 
 bench: $(READY)  ## a small bench on the embedded dataset, and its page
-	$(BIN)/sbac bench --tasks hopper-demo --algorithms sbac bc --seeds 2 --no-grid --out build/bench
+	$(BIN)/sbac bench --tasks hopper-demo --algorithms sbac td3-bc bc --seeds 2 --no-grid --out build/bench
 	$(BIN)/sbac report build/bench --out build/bench.html
 
 results: $(READY)  ## tables and figures of docs/results.md and docs/earlier-results.md, from the raw evaluations in results/

@@ -92,8 +92,8 @@ def _train_offline(group: CellGroup, data: "Sequence[Dataset | None]", bench: Be
     with ExitStack() as stack:
         launches: list[Launch] = []
         for at, log in zip(group, data, strict=True):
-            own = {"data": log, "environment": at.cell.environment, "evaluate_at": protocol.schedule(at.steps[-1])}
-            request = _request(OfflineRequest, at, protocol, **own, resume=True)
+            schedule = protocol.schedule(at.steps[-1])
+            request = _request(OfflineRequest, at, protocol, data=log, evaluate_at=schedule, resume=True)
             launches.append(Launch.open(request))
             stack.callback(launches[-1].opened.close)
         return train_launches(launches, workers=bench.workers)
@@ -105,14 +105,14 @@ def _train_online(at: PlacedCell, bench: Bench) -> "Run":
 
     schedule = bench.finder.protocol.schedule(at.steps[-1])
     every = schedule[-1] - schedule[-2] if len(schedule) > 1 else None
-    where = {"environment": at.cell.environment}
-    request = _request(OnlineRequest, at, bench.finder.protocol, **where, evaluate_every=every, overwrite=True)
+    request = _request(OnlineRequest, at, bench.finder.protocol, evaluate_every=every, overwrite=True)
     return train_in_environment(request, workers=bench.workers)
 
 
 def _request(kind: type[AnyRequest], at: PlacedCell, protocol: Protocol, **of_its_kind: Any) -> AnyRequest:
     """What a cell asks of a training; `of_its_kind`: what only training of this kind is asked."""
     cell = at.cell
+    of_its_kind["environment"] = cell.environment
     return kind(
         algorithm=cell.algorithm,
         folder=at.folder,
