@@ -8,8 +8,8 @@ from sbac.cli.core import Commands
 from sbac.errors import UserError, positive
 
 if TYPE_CHECKING:
+    from sbac.lab.bench.bench import Bench
     from sbac.lab.bench.plan import Cell
-    from sbac.lab.bench.runner import Bench
     from sbac.lab.bench.status import Status
 
 
@@ -27,8 +27,8 @@ def add(commands: Commands) -> None:
         "--algorithms",
         nargs="+",
         metavar="NAME[@PRESET]",
-        default=["sbac", "sbac-no-w", "sbac-q-pi", "one-step", "bc"],
-        help="default: sbac, its ablations, one-step and bc",
+        default=["sbac", "sbac-q-pi", "one-step", "bc"],
+        help="default: sbac, sbac-q-pi, one-step and bc",
     )
     what.add_argument("--seeds", nargs="+", type=int, default=[5], metavar="N", help="how many, or which ones")
     what.add_argument("--preset", default="quick", metavar="NAME", help="where a method has it; else its paper's")
@@ -59,9 +59,11 @@ def add(commands: Commands) -> None:
 def _bench(args: argparse.Namespace) -> int:
     from pathlib import Path
 
+    from sbac.lab.bench.bench import Bench
     from sbac.lab.bench.final import evaluate_trained
+    from sbac.lab.bench.finding import CellFinder
     from sbac.lab.bench.plan import parse_grids, plan
-    from sbac.lab.bench.runner import Bench
+    from sbac.lab.bench.status import Status
     from sbac.lab.cells import is_results, merge
     from sbac.lab.protocol import Protocol
 
@@ -88,9 +90,11 @@ def _bench(args: argparse.Namespace) -> int:
         grids=parse_grids(args.grid, args.no_grid),
         environment=args.env,
     )
-    bench = Bench(_part(cells, args.part), results, protocol, args.workers, args.any_code, args.together)
-    status = bench.status
-    if not args.status:
+    finder = CellFinder(results, protocol, args.any_code)
+    bench = Bench(_part(cells, args.part), finder, args.workers, args.together, not args.train_only)
+    if args.status:
+        status = Status(bench.cells, finder)
+    else:
         args.interrupted = "the same command continues"
         status = _run(bench, args)
     print(status.view())
@@ -101,17 +105,16 @@ def _bench(args: argparse.Namespace) -> int:
 
 
 def _run(bench: "Bench", args: argparse.Namespace) -> "Status":
-    """Runs the bench here or on a cluster; where its cells stand afterwards."""
+    """Runs a bench, here or on a cluster."""
+    from sbac.lab.bench.runner import run_bench
+
     if args.on is None:
-        bench.run(evaluate=not args.train_only)
-        return bench.status
+        return run_bench(bench)
     from sbac.lab.bench.ray_cluster import connected
-    from sbac.lab.bench.spread import Spread
+    from sbac.lab.bench.spread import Nodes
 
     with connected(args.address) as cluster:
-        spread = Spread(bench.cells, bench.results, cluster, bench.protocol, args.workers, args.any_code, args.together)
-        spread.run(evaluate=not args.train_only)
-        return spread.status
+        return run_bench(bench, Nodes(cluster))
 
 
 def _part(cells: "Sequence[Cell]", part: str | None) -> "Sequence[Cell]":

@@ -25,12 +25,13 @@ def kill_one_that_trains(cluster: Any, nodes: list[Any]) -> None:
 
 
 def main() -> None:
-    sys.path.insert(0, str(Path(__file__).parents[1]))
+    sys.path.insert(0, str(Path(__file__).parents[2]))
     Cluster = importlib.import_module("ray.cluster_utils").Cluster
-    from bench.test_spread import PROTOCOL, cells
-
+    from lab.bench.cluster import make_bench, small_cells
+    from sbac.lab.bench.final import say_at_once
     from sbac.lab.bench.ray_cluster import connected
-    from sbac.lab.bench.spread import Spread
+    from sbac.lab.bench.runner import run_bench
+    from sbac.lab.bench.spread import Nodes
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     nodes = [cluster.add_node(num_cpus=1) for _ in range(3)]
@@ -38,10 +39,9 @@ def main() -> None:
     try:
         with connected(cluster.address) as connection:
             logs, results = os.environ["SBAC_LOGS"].split(os.pathsep), Path(os.environ["SBAC_RESULTS"])
-            bench = Spread(cells(logs, STEPS), results, connection, PROTOCOL, workers=1)
+            bench = make_bench(small_cells(logs, length=[STEPS]), results, say=say_at_once)
             threading.Thread(target=kill_one_that_trains, args=(cluster, nodes), daemon=True).start()
-            bench.run()
-            print(bench.status.view())
+            print(run_bench(bench, Nodes(connection)).view())
     finally:
         cluster.shutdown()
 

@@ -7,10 +7,9 @@ method or a report changes nothing; any change in one of these files does, even 
 
 import ast
 import hashlib
-import importlib
+from importlib.util import find_spec
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
 FOLLOWED = ("sbac.algorithms.", "sbac.config", "sbac.nn", "sbac.ratio")
 ENGINE = ("sbac.training.engine", "sbac.training.table")
 ONLINE_ENGINE = ("sbac.training.online.learner", "sbac.training.online.train")
@@ -31,17 +30,17 @@ def sources(algorithm: str) -> dict[str, Path]:
     """The modules behind a method, with their files."""
     from sbac.algorithms import find, module_of
 
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     engine = ONLINE_ENGINE if find(algorithm).online else ENGINE
     waiting = [module_of(algorithm), *engine]
     while waiting:
         module = waiting.pop()
         path = _file(module)
-        if path is None or module in found:
+        if path is None or module in files:
             continue
-        found[module] = path
+        files[module] = path
         waiting += [name for name in _imports(path) if name.startswith(FOLLOWED)]
-    return found
+    return files
 
 
 def _imports(path: Path) -> set[str]:
@@ -56,9 +55,9 @@ def _imports(path: Path) -> set[str]:
 
 
 def _file(module: str) -> Path | None:
-    """Its file, if there is such a module: one of this package, or a method's own from elsewhere."""
-    if not module.startswith("sbac."):
-        origin = importlib.import_module(module).__file__
-        return None if origin is None else Path(origin)
-    stem = ROOT.joinpath(*module.split("."))
-    return next((path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file()), None)
+    """Its file, if there is such a module."""
+    try:
+        spec = find_spec(module)
+    except ModuleNotFoundError:  # a class or a function of a module
+        return None
+    return None if spec is None or spec.origin is None else Path(spec.origin)

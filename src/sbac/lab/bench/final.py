@@ -63,11 +63,7 @@ def _discounted(row: PolicyEpisodes) -> list[float | None] | None:
 
 
 def evaluate_trained(
-    results: Path,
-    protocol: Protocol,
-    workers: int | None = None,
-    say: Say = say_at_once,
-    environment: str | None = None,
+    results: Path, protocol: Protocol, workers: int | None = None, environment: str | None = None
 ) -> int:
     """Plays the final episodes of every cell of a results folder that lacks them and whose policies are here.
 
@@ -80,9 +76,9 @@ def evaluate_trained(
             if is_final(cell, protocol):
                 continue
             if not (folder / "policies").is_dir():
-                say(f"{name}: its policies are not in {folder}")
+                say_at_once(f"{name}: its policies are not in {folder}")
                 continue
             finish(cell, results, protocol, pool, environment)
-            say(f"{name}: {protocol.final_episodes} episodes of each of {len(cell.runs)} policies played")
+            say_at_once(f"{name}: {protocol.final_episodes} episodes of each of {len(cell.runs)} policies played")
             finished += 1
     return finished

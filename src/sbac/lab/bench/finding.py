@@ -1,10 +1,13 @@
 """Where a planned cell lies in a results folder: its data, its key, its file, and the record it has already."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbac.config import RETIRED, fields_of
+from sbac.config import fields_of
+from sbac.errors import UserError
 from sbac.lab.bench.code import code_version
 from sbac.lab.bench.plan import Cell, plain_json
 from sbac.lab.cells import CellRecord, cell_path, read_cell, run_folder
@@ -12,32 +15,58 @@ from sbac.lab.protocol import Protocol
 
 if TYPE_CHECKING:
     from sbac.data import Dataset
+    from sbac.training.grid import Member
 
 
 @dataclass(frozen=True)
-class Located:
-    """A planned cell with its data (None for a method that learns in an environment) and its place on disk."""
+class PlacedCell:
+    """A planned cell, what its data is, and its place on disk."""
 
     cell: Cell
-    data: "Dataset | None"
+    data: str
+    """The name that the data bears in the results."""
+    task: str | None
+    sizes: tuple[int, int] | None
+    """Of an observation and of an action of the data; None for a method that learns in an environment."""
     identity: str
     """What tells the data from other data."""
     key: str
-    file: Path
-    folder: Path
-    """Of its training."""
+    results: Path
 
     @property
-    def task(self) -> str | None:
-        return None if self.data is None else self.data.task
+    def file(self) -> Path:
+        return cell_path(self.results, self.data, self.cell.algorithm, self.key)
+
+    @property
+    def folder(self) -> Path:
+        """Of its training."""
+        return run_folder(self.results, self.data, self.cell.algorithm, self.key)
+
+    @property
+    def runs(self) -> "list[Member]":
+        return self.cell.runs(self.task)
 
     @property
     def steps(self) -> tuple[int, ...]:
         """Of every phase; where no length was asked for they may be published ones of the task."""
-        return self.cell.runs(self.task)[0].config.steps
+        return self.runs[0].config.steps
 
 
-@dataclass
+def load_with_identity(name: str) -> "tuple[Dataset, str]":
+    """The data of a name, and what tells it from other data.
+
+    That is the hash of its transitions; of made data, whose bits may differ between processors, what it was made from.
+    """
+    from sbac.data import load
+    from sbac.data.loading import locate
+    from sbac.making.making import made_identity
+
+    data = load(name)
+    made = made_identity(locate(name).path) if data.kind == "made" else None
+    return data, data.hash if made is None else str(made)
+
+
+@dataclass(frozen=True)
 class CellFinder:
     """Finds the cells of a bench in its results folder."""
 
@@ -45,53 +74,39 @@ class CellFinder:
     protocol: Protocol
     any_code: bool = False
     """Whether cells that another version of the code has finished count as done."""
-    _last_data: "tuple[str, Dataset] | None" = field(init=False, default=None)
+    read: "Callable[[str], tuple[Dataset, str]]" = field(default_factory=lambda: lru_cache(1)(load_with_identity))
+    """The data of a name, and its identity. Cells come task by task, so the data last read is kept."""
 
-    def locate(self, cell: Cell) -> Located:
-        """Loads a cell's data and computes its key; data that cannot be loaded is a UserError."""
-        data = None if cell.online else self._load(cell.data)
-        identity = data_identity(cell, data)
-        key = cell.key(None if data is None else data.task, identity, self.protocol, code_version(cell.algorithm))
-        name = cell.data if data is None else data.name
-        file = cell_path(self.results, name, cell.algorithm, key)
-        return Located(cell, data, identity, key, file, run_folder(self.results, name, cell.algorithm, key))
+    def place(self, cell: Cell) -> PlacedCell:
+        """Reads a cell's data and computes its key; data that cannot be loaded is a UserError."""
+        name, task, sizes, identity = cell.data, None, None, cell.data
+        if not cell.online:
+            data, identity = self.read(cell.data)
+            name, task, sizes = data.name, data.task, (data.observations.shape[1], data.actions.shape[1])
+        key = cell.key(task, identity, self.protocol, code_version(cell.algorithm))
+        return PlacedCell(cell, name, task, sizes, identity, key, self.results)
 
-    def record(self, at: Located) -> CellRecord | None:
+    def data(self, at: PlacedCell) -> "Dataset":
+        """The data of a cell. Many cells are placed before the first is trained, so it is read again."""
+        data, identity = self.read(at.cell.data)
+        if identity != at.identity:
+            raise UserError(f"{at.cell.data}: has changed since the bench began")
+        return data
+
+    def record(self, at: PlacedCell) -> CellRecord | None:
         """The record of a cell whose training is over; with `any_code`, also one that other code has made."""
         if at.file.exists():
             return read_cell(at.file)
         return self._by_other_code(at) if self.any_code else None
 
-    def _by_other_code(self, at: Located) -> CellRecord | None:
-        runs = at.cell.runs(at.task)
-        wanted = [plain_json(run.record()) for run in runs]
-        known = fields_of(type(runs[0].config)).items()
-        defaults = plain_json({name: f.default for name, f in known if name in wanted[0]})
+    def _by_other_code(self, at: PlacedCell) -> CellRecord | None:
+        wanted = [plain_json(run.record()) for run in at.runs]
+        fields = fields_of(type(at.runs[0].config))
+        # Options that the other version did not have yet stood where they stand by default.
+        defaults = plain_json({name: option.default for name, option in fields.items() if name in wanted[0]})
         for file in sorted(at.file.parent.glob("*.json"), reverse=True):
             record = read_cell(file)
-            same = record.data.identity == at.identity and record.algorithm == at.cell.algorithm
-            # Options that the other version did not have yet stood where they stand by default.
-            recorded = {name: value for name, value in record.config.items() if name not in RETIRED}
-            made = [{**defaults, **recorded, "seed": run.seed, **run.setting} for run in record.runs]
-            if same and made == wanted:
+            configs = [{**defaults, **record.config, "seed": run.seed, **run.setting} for run in record.runs]
+            if (record.data.identity, record.algorithm, configs) == (at.identity, at.cell.algorithm, wanted):
                 return record
         return None
-
-    def _load(self, name: str) -> "Dataset":
-        """Cells come task by task, so the dataset last used is kept."""
-        from sbac.data import load
-
-        if self._last_data is None or self._last_data[0] != name:
-            self._last_data = (name, load(name))
-        return self._last_data[1]
-
-
-def data_identity(cell: Cell, data: "Dataset | None") -> str:
-    """The hash of the transitions; of made data, whose bits may differ between processors, what it was made from."""
-    from sbac.data.loading import locate
-    from sbac.making.making import made_identity
-
-    if data is None:
-        return cell.data
-    made = made_identity(locate(cell.data).path) if data.kind == "made" else None
-    return data.hash if made is None else str(made)

@@ -1,4 +1,4 @@
-"""What a node of a cluster does with a task: train its cells, play their final episodes, hand back the files."""
+"""What a node of a cluster does with a task: it runs a bench of its own, and hands back the files."""
 
 import platform
 import tempfile
@@ -6,69 +6,39 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from sbac.data import Dataset
 from sbac.errors import UserError
-from sbac.evaluation.worker import Pool
-from sbac.lab.bench.code import code_version
-from sbac.lab.bench.final import finish
-from sbac.lab.bench.finding import Located
-from sbac.lab.bench.parcels import Answered, Asked, AskedCell, pack_answer, unpack_asked, unpack_dataset
-from sbac.lab.bench.training import train_group, trained_record
-from sbac.lab.cells import cell_path, run_folder, write_cell
-from sbac.lab.protocol import Protocol
-from sbac.records import as_json
-
-RUN_FILES = ("config.json", "metrics.jsonl", "evaluations.jsonl")
+from sbac.lab.bench.bench import Bench
+from sbac.lab.bench.finding import CellFinder
+from sbac.lab.bench.parcels import Answered, Asked, Files, pack, unpack, unpack_dataset
+from sbac.lab.bench.runner import run_bench
 
 
 def run_task(task: bytes, *datasets: bytes) -> bytes:
     """Trains the cells of a task on their datasets. Bad input is an answer too: it is the same on every node."""
     began = time.monotonic()
-    name = platform.node()
+    files: Files = {}
+    failures: dict[str, str] = {}
+    reason = None
     try:
-        return _trained(unpack_asked(task), [unpack_dataset(data) for data in datasets], name, began)
+        with tempfile.TemporaryDirectory(prefix="sbac-node-") as scratch:
+            files, failures = _trained(task, datasets, Path(scratch))
     except UserError as error:
-        return pack_answer(Answered(name, time.monotonic() - began, error=str(error)))
+        reason = str(error)
+    return pack(Answered(platform.node(), time.monotonic() - began, reason, failures), files)
 
 
-def _trained(asked: Asked, datasets: Sequence[Dataset], name: str, began: float) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="sbac-node-") as scratch:
-        results, waiting = Path(scratch), list(datasets)
-        group = [
-            _located(cell, waiting.pop(0) if cell.has_data else None, asked.protocol, results) for cell in asked.cells
-        ]
-        runs = train_group(group, asked.protocol, asked.workers)
-        seconds = round((time.monotonic() - began) / len(group), 1)
-        records = [
-            trained_record(at, run, asked.protocol, seconds, len(group)) for at, run in zip(group, runs, strict=True)
-        ]
-        if asked.evaluate:
-            for record in records:
-                write_cell(results, record)
-            with Pool(asked.workers) as pool:
-                records = [finish(record, results, asked.protocol, pool) for record in records]
-        answered = Answered(
-            name,
-            time.monotonic() - began,
-            [as_json(record) for record in records],
-            None,
-            [run.diverged for run in runs],
-        )
-        return pack_answer(answered, [_run_files(at.folder) for at in group])
-
-
-def _located(asked: AskedCell, data: Dataset | None, protocol: Protocol, results: Path) -> Located:
-    """The cell's place in the node's own folder. Its key must be the bench's: a key holds the version of the code."""
-    cell = asked.cell
-    key = cell.key(None if data is None else data.task, asked.identity, protocol, code_version(cell.algorithm))
-    if key != asked.key:
-        raise UserError(f"{platform.node()}: its sbac is not the bench's (the code of {cell.algorithm} differs)")
-    where = cell.data if data is None else data.name
-    file = cell_path(results, where, cell.algorithm, key)
-    return Located(cell, data, asked.identity, key, file, run_folder(results, where, cell.algorithm, key))
-
-
-def _run_files(folder: Path) -> dict[str, bytes]:
-    """The files that a finished run keeps: all but its checkpoint."""
-    kept = [folder / name for name in RUN_FILES if (folder / name).exists()]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in [*kept, *(folder / "policies").iterdir()]}
+def _trained(task: bytes, datasets: Sequence[bytes], results: Path) -> tuple[Files, dict[str, str]]:
+    """The files of the cells that were trained, and why the others were not."""
+    asked = unpack(Asked, task)[0]
+    # A method that learns in an environment has no dataset.
+    data = {cell.data: unpack_dataset(packed) for cell, packed in zip(asked.cells, datasets, strict=False)}
+    finder = CellFinder(results, asked.protocol, read=data.__getitem__)
+    places = [finder.place(cell) for cell in asked.cells]
+    for at, key in zip(places, asked.keys, strict=True):
+        if at.key != key:  # a key holds the version of the code
+            raise UserError(f"{platform.node()}: its sbac is not the bench's (the code of {at.cell.algorithm} differs)")
+    bench = Bench(asked.cells, finder, asked.workers, len(places), asked.evaluate, say=lambda line: None)
+    failures = run_bench(bench).failures
+    paths = [path for at in places if at.file.exists() for path in (at.file, *at.folder.rglob("*")) if path.is_file()]
+    files = {str(path.relative_to(results)): path.read_bytes() for path in paths}
+    return files, {at.key: failures[at.cell] for at in places if at.cell in failures}

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -39,9 +39,9 @@ class Cell:
         return f"{self.algorithm}@{self.preset}"
 
     @property
-    def training(self) -> tuple[object, ...]:
+    def training(self) -> str:
         """What cells must agree in to train together; their datasets may differ."""
-        return self.algorithm, self.preset, self.seeds, self.length, plain_json(self.settings)
+        return json.dumps([self.algorithm, self.preset, self.seeds, self.length, self.settings])
 
     @property
     def online(self) -> bool:
@@ -84,7 +84,8 @@ def plan(
 
     An algorithm may be written NAME@PRESET; without it the common preset holds, or `paper` for a method that lacks
     that one. `grids` replaces the settings that the methods it names come with. A method that learns online has one
-    cell for each environment of the tasks.
+    cell for each environment of the tasks. Two methods that come to the same, as `sbac` and `sbac-no-w` do in a preset
+    without w, are refused.
     """
     from sbac.algorithms import find
 
@@ -106,9 +107,23 @@ def plan(
             settings = replaced[name] if name in replaced else find(name).settings_to_try(kind)
             cell = Cell(data, name, kind, chosen, steps, dict(settings), where)
             cells.setdefault((data, name, kind), cell)
-    for cell in cells.values():
-        cell.runs(None)  # every option is looked at before anything is trained
+    _check_runs(cells.values())
     return list(cells.values())
+
+
+def _check_runs(cells: Iterable[Cell]) -> None:
+    """Looks at every option before anything is trained, and refuses two methods that would train the same policy."""
+    from sbac.algorithms import find
+
+    trained: dict[object, Cell] = {}
+    for cell in cells:
+        for run in cell.runs(None):
+            first = trained.setdefault((cell.data, find(cell.algorithm).phases, json.dumps(run.record())), cell)
+            if first is not cell:
+                raise UserError(
+                    f"{first.method} and {cell.method} are the same here: with equal phases and settings they would "
+                    "train the same policies twice; name one of them"
+                )
 
 
 def plain_json(value: Mapping[str, object]) -> dict[str, Json]:
@@ -130,18 +145,14 @@ def parse_grids(words: Sequence[str], no_grid: bool) -> dict[str, dict[str, Sett
     """`sbac.alpha=0.2,2` as {"sbac": {"alpha": [0.2, 2]}}; with `no_grid`, methods not named have no settings."""
     from sbac.algorithms import REGISTRY
 
-    grids: dict[str, dict[str, Setting]] = {name: {} for name in REGISTRY} if no_grid else {}
-    named: set[str] = set()
+    grids: dict[str, dict[str, Setting]] = {}
     for word in words:
         name, dot, rest = word.partition(".")
         field_name, equals, text = rest.partition("=")
         if not (name and dot and field_name and equals and text):
             raise UserError(f"--grid {word!r}: expected NAME.FIELD=V,V, such as sbac.alpha=0.2,0.5")
-        if name not in named:
-            grids[name] = {}
-            named.add(name)
-        grids[name][field_name.replace("-", "_")] = _values(text)
-    return grids
+        grids.setdefault(name, {})[field_name.replace("-", "_")] = _values(text)
+    return {**{name: {} for name in REGISTRY}, **grids} if no_grid else grids
 
 
 def _values(text: str) -> Setting:
@@ -162,5 +173,5 @@ def _value(text: str) -> Setting:
 def _method(spec: str, preset: str) -> tuple[str, str]:
     from sbac.algorithms import find
 
-    name, _, own = spec.partition("@")
-    return name, own or (preset if preset in find(name).presets else "paper")
+    name, _, chosen = spec.partition("@")
+    return name, chosen or (preset if preset in find(name).presets else "paper")

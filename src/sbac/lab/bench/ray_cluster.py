@@ -13,32 +13,45 @@ from typing import Any
 
 from sbac.errors import UserError
 from sbac.lab.bench.node import run_task
-from sbac.lab.bench.spread import Lost
 
 Ray = Any
 """The module; Ray's own annotations leave most of it unknown."""
 
 
+class Lost(Exception):
+    """A task whose node or process is gone."""
+
+
 class RayCluster:
-    """The nodes of a Ray cluster that are alive when the bench begins."""
+    """The nodes of a Ray cluster that are alive when the bench begins. A ticket stands for a task that was sent."""
+
+    devices: int
+    """How many tasks run at a time."""
+    has_accelerators: bool
+    """Whether a device is a GPU."""
 
     def __init__(self, ray: Ray) -> None:
         self._ray = ray
-        self.has_accelerators, self._cores, self.devices = task_shape([dict(n["Resources"]) for n in live(ray)])
+        nodes = [dict(node["Resources"]) for node in ray.nodes() if node["Alive"]]
+        self.has_accelerators, cores, self.devices = task_shape(nodes)
         gpus = 1 if self.has_accelerators else 0
         # Ray would start a lost task again without a word; a bench says so and counts.
-        self._run = ray.remote(num_cpus=self._cores, num_gpus=gpus, max_retries=0)(run_task)
+        self._run = ray.remote(num_cpus=cores, num_gpus=gpus, max_retries=0)(run_task)
 
     def store(self, data: bytes) -> object:
+        """Keeps bytes for the tasks that read them; returns what stands for them in `send`."""
         return self._ray.put(data)
 
     def send(self, task: bytes, stored: Sequence[object]) -> object:
+        """Has `run_task` run on some node; returns a ticket."""
         return self._run.remote(task, *stored)
 
     def wait(self, tickets: Sequence[object], seconds: float) -> list[object]:
+        """A ticket that is answered or lost, or none after this time."""
         return self._ray.wait(list(tickets), num_returns=1, timeout=seconds)[0]
 
     def answer(self, ticket: object) -> bytes:
+        """The answer; raises Lost if there will be none."""
         errors = self._ray.exceptions
         try:
             return self._ray.get(ticket)
@@ -46,10 +59,6 @@ class RayCluster:
             raise  # a fault in the code that no other node would be without
         except errors.RayError as error:
             raise Lost(type(error).__name__) from None
-
-
-def live(ray: Ray) -> list[dict[str, Any]]:
-    return [node for node in ray.nodes() if node["Alive"]]
 
 
 def task_shape(nodes: Sequence[dict[str, float]]) -> tuple[bool, int, int]:

@@ -1,181 +1,105 @@
-"""Runs a bench: cell by cell, whatever is left to do, with the final episodes of one beside the training of the next.
+"""Runs a bench: whatever is left to do is trained, here or on a cluster, and measured.
 
-A cell's training is a run like any other, in `runs/` of the results folder, and is resumed like any other. Cells of one
-method on data of equal shape may train together, in one program. A cell's file appears in `cells/` when its training is
-over and is completed by the final evaluation, which needs only the policies.
+A cell's training is a run like any other, in `runs/` of the results folder. Cells of one method on data of equal shape
+may train together, in one program. A cell's file appears in `cells/` when its training is over and is completed by the
+final evaluation, which needs only the policies and is played beside the training of other cells.
 """
 
-import time
-from collections.abc import Sequence
+import math
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING
+from contextlib import closing
 
-from sbac import files, interrupts
+from sbac import interrupts
 from sbac.errors import UserError
 from sbac.evaluation.worker import Pool
-from sbac.lab.bench.final import Say, finish, is_final, say_at_once
-from sbac.lab.bench.finding import CellFinder, Located
+from sbac.lab.bench.bench import Bench, CellGroup, Executor
+from sbac.lab.bench.final import finish, is_final
+from sbac.lab.bench.finding import PlacedCell
 from sbac.lab.bench.plan import Cell
-from sbac.lab.bench.status import DONE, TRAINED, Status
-from sbac.lab.bench.training import train_group, trained_record, widths
-from sbac.lab.cells import CellRecord, write_cell
-from sbac.lab.protocol import Protocol
-from sbac.text import phases_text
+from sbac.lab.bench.status import Status
+from sbac.lab.bench.training import ThisMachine
+from sbac.lab.cells import CellRecord
+from sbac.runs import Run
 
-if TYPE_CHECKING:
-    from sbac.data import Dataset
-
-Trained = list[tuple[Cell, CellRecord]]
-Waiting = list[tuple[Cell, Future[CellRecord]]]
+Playing = dict[Cell, Future[CellRecord]]
 """Cells whose final episodes are being played."""
 
 
-@dataclass
-class Bench:
-    """Trains and measures the cells of a plan, as far as they are not in the results folder already."""
+def run_bench(bench: Bench, executor: Executor | None = None) -> Status:
+    """Trains and measures what is missing; where its cells stand then.
 
-    cells: Sequence[Cell]
-    results: Path
-    protocol: Protocol = field(default_factory=Protocol)
-    workers: int | None = None
-    any_code: bool = False
-    """Whether cells that another version of the code has finished count as done."""
-    together: int | None = None
-    """How many cells of a method may train in one program; None: one on a CPU, as many as fit on anything else."""
-    say: Say = say_at_once
-    finder: CellFinder = field(init=False)
-    status: Status = field(init=False)
-    _seconds: list[float] = field(init=False, default_factory=list[float])
-
-    def __post_init__(self) -> None:
-        self.finder = CellFinder(self.results, self.protocol, self.any_code)
-        self.status = Status(self.cells, self.finder)
-
-    def run(self, evaluate: bool = True) -> None:
-        """Trains and measures what is missing. A cell that cannot be run is named, and the others go on.
-
-        A cell that another process trains at this moment is left to it.
-        """
-        with ThreadPoolExecutor(1) as background, Pool(self.workers) as pool:
-            try:
-                self._run(evaluate, background, pool)
-            except BaseException:
-                background.shutdown(wait=False, cancel_futures=True)
-                raise
-
-    def _run(self, evaluate: bool, background: ThreadPoolExecutor, pool: Pool) -> None:
-        waiting: Waiting = []
-        seen: set[Cell] = set()
-        for cell in self.cells:
-            if cell in seen:  # trained together with one before it
-                continue
-            for trained, record in self._trained(cell):
-                seen.add(trained)
-                final = is_final(record, self.protocol)
-                self.status.note(trained, DONE if final else TRAINED)
-                if evaluate and not final:
-                    asked = record, self.results, self.protocol, pool, trained.environment
-                    waiting.append((trained, background.submit(finish, *asked)))
-            waiting = self._collect(waiting)
-        while waiting:
-            interrupts.check()
-            waiting[0][1].exception()
-            waiting = self._collect(waiting)
-
-    def _collect(self, waiting: Waiting) -> Waiting:
-        """Notes the final evaluations that are over; returns the others."""
-        for cell, answer in waiting:
-            if not answer.done():
-                continue
-            error = answer.exception()
-            if isinstance(error, UserError):
-                self._report(cell, error)
-            elif error is not None:
-                raise error
-            else:
-                self.status.note(cell, DONE)
-                self.say(f"{cell.name}: {self.protocol.final_episodes} episodes of each policy played")
-        return [(cell, answer) for cell, answer in waiting if not answer.done()]
-
-    def _report(self, cell: Cell, error: UserError) -> None:
-        self.status.note_error(cell, error)
-        self.say(f"{cell.name}: {error}")
-
-    # --- Training -------------------------------------------------------------------------------------------------
-
-    def _trained(self, cell: Cell) -> Trained:
-        """The cell's record, after training if there is none yet, and those of the cells that trained with it."""
+    A cell that cannot be run is named, and the others go on. One that another process trains at this moment is left to
+    it.
+    """
+    results, protocol = bench.finder.results, bench.finder.protocol
+    status, records = Status(bench.cells, bench.finder), _records(bench, executor or ThisMachine())
+    playing: Playing = {}
+    with ThreadPoolExecutor(1) as background, Pool(bench.workers) as pool, closing(records):
         try:
-            at = self.finder.locate(cell)
-            found = self.finder.record(at)
-            if found is not None:
-                return [(cell, found)]
-            group = [at] if at.data is None else [at, *self.companions(at, at.data)]
-        except UserError as error:
-            self._report(cell, error)
-            return []
-        return self._train_or_report(group)
+            for cell, record in records:
+                _note(bench, status, cell, record)
+                if bench.evaluate and isinstance(record, CellRecord) and not is_final(record, protocol):
+                    playing[cell] = background.submit(finish, record, results, protocol, pool, cell.environment)
+                _collect(bench, status, playing)
+            while playing:
+                interrupts.check()
+                next(iter(playing.values())).exception()
+                _collect(bench, status, playing)
+        except BaseException:
+            background.shutdown(wait=False, cancel_futures=True)
+            raise
+    return status
 
-    def _train_or_report(self, group: Sequence[Located]) -> Trained:
+
+def _note(bench: Bench, status: Status, cell: Cell, outcome: CellRecord | UserError) -> None:
+    status.note(cell, outcome)
+    if isinstance(outcome, UserError):
+        bench.say(f"{cell.name}: {outcome}")
+
+
+def _collect(bench: Bench, status: Status, playing: Playing) -> None:
+    """Notes the cells whose final episodes are over."""
+    for cell in [cell for cell, answer in playing.items() if answer.done()]:
+        answer = playing.pop(cell)
+        error = answer.exception()
+        if error is not None and not isinstance(error, UserError):
+            raise error
+        _note(bench, status, cell, error or answer.result())
+        if error is None:
+            bench.say(f"{cell.name}: {bench.finder.protocol.final_episodes} episodes of each policy played")
+
+
+def _records(bench: Bench, executor: Executor) -> Generator[tuple[Cell, CellRecord | UserError], None, None]:
+    """Each cell with its record, if need be after training, or with the reason why it has none."""
+    missing: list[PlacedCell] = []
+    for cell in bench.cells:
         try:
-            return self._train(group)
+            at = bench.finder.place(cell)
+            record = bench.finder.record(at)
         except UserError as error:
-            if len(group) == 1:
-                self._report(group[0].cell, error)
-                return []
-        # One by one it will show which of them it was.
-        return [trained for at in group for trained in self._train_or_report([at])]
+            yield cell, error
+            continue
+        if record is None:
+            missing.append(at)
+        else:
+            yield cell, record
+    with closing(executor.train(_groups(missing, bench, executor), bench)) as outcomes:
+        for at, outcome in outcomes:
+            yield at.cell, outcome
+            diverged = [] if isinstance(outcome, UserError) else Run.load(at.folder).diverged
+            if diverged:
+                bench.say(f"{at.cell.name}: diverged: {', '.join(diverged)}")
 
-    def companions(self, first: Located, data: "Dataset") -> list[Located]:
-        """Later cells of the same method and settings that lack a record and whose data have the same shape."""
-        found: list[Located] = []
-        for cell in self.cells[self.cells.index(first.cell) + 1 :]:
-            if len(found) + 1 >= self._at_once():
-                break
-            if self.status.is_noted(cell) or cell.training != first.cell.training:
-                continue
-            try:
-                at = self.finder.locate(cell)
-            except UserError:
-                continue  # it is named when its turn comes
-            assert at.data is not None
-            if self.finder.record(at) is None and widths(at.data) == widths(data):
-                found.append(at)
-        return found
 
-    def _at_once(self) -> int:
-        if self.together is not None:
-            return self.together
-        import jax
-
-        return 1 if jax.default_backend() == "cpu" else len(self.cells)
-
-    def _train(self, group: Sequence[Located]) -> Trained:
-        """Trains cells of one method, together, and writes their files."""
-        first = group[0]
-        resumed = any(at.folder.exists() for at in group) and not first.cell.online
-        names = " + ".join([first.cell.name, *(at.cell.data for at in group[1:])])
-        number = f"[{self.cells.index(first.cell) + 1}/{len(self.cells)}]"
-        again = ", resumed" if resumed else ""
-        self.say(f"{number} {names}: {phases_text(first.steps)} steps{again}{self._time_left()}")
-        began = time.monotonic()
-        runs = train_group(group, self.protocol, self.workers)
-        seconds = (time.monotonic() - began) / len(group)
-        self._seconds += [seconds] * len(group)
-        trained: Trained = []
-        for at, run in zip(group, runs, strict=True):
-            record = trained_record(at, run, self.protocol, None if resumed else round(seconds, 1), len(group))
-            write_cell(self.results, record)
-            if run.diverged:
-                self.say(f"{at.cell.name}: diverged: {', '.join(run.diverged)}")
-            files.remove(at.folder / "checkpoint")  # the policies stay
-            trained.append((at.cell, record))
-        return trained
-
-    def _time_left(self) -> str:
-        """How long the rest may take, if it takes as long as what this bench has trained so far."""
-        if not self._seconds:
-            return ""
-        return f", about {self.status.left * sum(self._seconds) / len(self._seconds) / 60:.0f} min left"
+def _groups(missing: Sequence[PlacedCell], bench: Bench, executor: Executor) -> list[CellGroup]:
+    """The cells that train together, in the order of the plan."""
+    mates: dict[object, list[PlacedCell]] = {}
+    for at in missing:
+        mates.setdefault((at.cell.training, at.sizes or at.data), []).append(at)
+    groups: list[CellGroup] = []
+    for cells in mates.values():
+        # As few groups as hold at most so many each, of equal size up to one.
+        count = math.ceil(len(cells) / (bench.together or executor.at_once(len(cells))))
+        groups += [cells[i * len(cells) // count : (i + 1) * len(cells) // count] for i in range(count)]
+    return sorted(groups, key=lambda group: bench.cells.index(group[0].cell))

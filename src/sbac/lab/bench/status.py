@@ -7,6 +7,7 @@ from sbac.errors import InUseError, UserError
 from sbac.lab.bench.final import is_final
 from sbac.lab.bench.finding import CellFinder
 from sbac.lab.bench.plan import Cell
+from sbac.lab.cells import CellRecord
 from sbac.text import text_table
 
 DONE, TRAINED, STARTED, TO_DO, FAILED, IN_USE = "done", "trained", "started", "to do", "failed", "in use"
@@ -18,28 +19,18 @@ class Status:
 
     cells: Sequence[Cell]
     finder: CellFinder
-    failures: dict[Cell, str] = field(default_factory=dict[Cell, str])
+    failures: dict[Cell, str] = field(init=False, default_factory=dict[Cell, str])
     _noted: dict[Cell, str] = field(init=False, default_factory=dict[Cell, str])
 
-    def note(self, cell: Cell, state: str) -> None:
-        """Takes down where a cell has come to."""
-        self._noted[cell] = state
-
-    def note_error(self, cell: Cell, error: UserError) -> None:
-        """Takes down why a cell cannot be run; one that another process trains has not failed."""
-        if isinstance(error, InUseError):
-            self.note(cell, IN_USE)
+    def note(self, cell: Cell, outcome: CellRecord | UserError) -> None:
+        """Takes down what has become of a cell; one that another process trains has not failed."""
+        if isinstance(outcome, CellRecord):
+            self._noted[cell] = self._of(outcome)
+        elif isinstance(outcome, InUseError):
+            self._noted[cell] = IN_USE
         else:
-            self.note(cell, FAILED)
-            self.failures[cell] = str(error)
-
-    def is_noted(self, cell: Cell) -> bool:
-        return cell in self._noted
-
-    @property
-    def left(self) -> int:
-        """How many cells nothing is noted of."""
-        return len(self.cells) - len(self._noted)
+            self._noted[cell] = FAILED
+            self.failures[cell] = str(outcome)
 
     def state(self, cell: Cell) -> str:
         """done, trained (its final episodes are missing), started, to do, failed, or in use by another process."""
@@ -47,13 +38,16 @@ class Status:
         if noted not in (None, IN_USE):  # the other process may be through by now
             return noted
         try:
-            at = self.finder.locate(cell)
+            at = self.finder.place(cell)
         except UserError as error:
             self.failures[cell] = str(error)
             return FAILED
         record = self.finder.record(at)
         if record is None:
             return noted or (STARTED if at.folder.exists() else TO_DO)
+        return self._of(record)
+
+    def _of(self, record: CellRecord) -> str:
         return DONE if is_final(record, self.finder.protocol) else TRAINED
 
     def view(self) -> str:

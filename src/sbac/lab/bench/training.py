@@ -1,86 +1,135 @@
-"""The training of cells that share a program: the same on this machine and on a node of a cluster."""
+"""The training of cells on this machine. What lies in a cell's folder already is continued."""
 
-from collections.abc import Sequence
+import time
+from collections import deque
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from sbac import files
 from sbac.errors import UserError
+from sbac.lab.bench.bench import Bench, CellGroup, Outcome
 from sbac.lab.bench.code import code_version
-from sbac.lab.bench.finding import Located
-from sbac.lab.cells import CellRecord, CodeVersion
+from sbac.lab.bench.finding import PlacedCell
+from sbac.lab.cells import CellRecord, CodeVersion, MeasuredRun, read_cell, write_cell
 from sbac.lab.protocol import Protocol
 from sbac.results.describe import describe, machine, now
 
 if TYPE_CHECKING:
     from sbac.data import Dataset
     from sbac.runs import Run
+    from sbac.training.request import Request
+
+AnyRequest = TypeVar("AnyRequest", bound="Request")
 
 
-def widths(data: "Dataset") -> tuple[int, int]:
-    """The sizes that data must share to train in one program."""
-    return data.observations.shape[1], data.actions.shape[1]
+@dataclass
+class ThisMachine:
+    """Trains one group of cells after the other."""
+
+    _seconds: list[float] = field(init=False, default_factory=list[float])
+    """Of each cell that was trained."""
+
+    def at_once(self, mates: int) -> int:
+        import jax
+
+        return 1 if jax.default_backend() == "cpu" else mates
+
+    def train(self, groups: Sequence[CellGroup], bench: Bench) -> Generator[Outcome, None, None]:
+        waiting = deque(groups)
+        while waiting:
+            left = sum(map(len, waiting))
+            group = waiting.popleft()
+            made_elsewhere = [at for at in group if at.file.exists()]  # by another process, in the meantime
+            yield from ((at, read_cell(at.file)) for at in made_elsewhere)
+            group = [at for at in group if at not in made_elsewhere]
+            try:
+                records = self._train(group, left, bench) if group else []
+            except UserError as error:
+                if len(group) == 1:
+                    yield group[0], error
+                else:
+                    waiting.extendleft([at] for at in reversed(group))  # one by one it will show which it was
+            else:
+                yield from zip(group, records, strict=True)
+
+    def _train(self, group: CellGroup, left: int, bench: Bench) -> list[CellRecord]:
+        online = group[0].cell.online
+        resumed = any(at.folder.exists() for at in group) and not online
+        bench.say(f"{bench.title(group)}{', resumed' if resumed else ''}{self._time_for(left)}")
+        data = [None if online else bench.finder.data(at) for at in group]
+        began = time.monotonic()
+        runs = [_train_online(group[0], bench)] if online else _train_offline(group, data, bench)
+        seconds = (time.monotonic() - began) / len(group)
+        self._seconds += [seconds] * len(group)
+        took = None if resumed else round(seconds, 1)
+        records = [
+            _record(at, describe(run, log), bench.finder.protocol, took, len(group))
+            for at, run, log in zip(group, runs, data, strict=True)
+        ]
+        for at, record in zip(group, records, strict=True):
+            write_cell(at.results, record)
+            files.remove(at.folder / "checkpoint")  # the policies stay
+        return records
+
+    def _time_for(self, cells: int) -> str:
+        """How long so many cells may take, if they take as long as those that were trained."""
+        if not self._seconds:
+            return ""
+        return f", about {cells * sum(self._seconds) / len(self._seconds) / 60:.0f} min left"
 
 
-def train_group(group: Sequence[Located], protocol: Protocol, workers: int | None) -> "list[Run]":
-    """Trains cells of one method together, each in its own folder; what lies there already is continued."""
+def _train_offline(group: CellGroup, data: "Sequence[Dataset | None]", bench: Bench) -> "list[Run]":
     from sbac.training.launch import Launch
     from sbac.training.loop import train_launches
     from sbac.training.request import OfflineRequest
 
-    if group[0].data is None:
-        return [_train_online(group[0], protocol, workers)]
     for at in group:
         if at.task is None and at.cell.environment is None:
             raise UserError("no environment is known for this data; name one with --env")
+    protocol = bench.finder.protocol
     with ExitStack() as stack:
         launches: list[Launch] = []
-        for at in group:
-            assert at.data is not None
-            request = OfflineRequest(
-                data=at.data,
-                algorithm=at.cell.algorithm,
-                folder=at.folder,
-                seeds=at.cell.seeds,
-                preset=at.cell.preset,
-                steps=at.cell.length,
-                options=at.cell.settings,
-                environment=at.cell.environment,
-                episodes=protocol.episodes,
-                evaluation_seed=protocol.seed,
-                evaluate_at=protocol.schedule(at.steps[-1]),
-                resume=True,
-            )
+        for at, log in zip(group, data, strict=True):
+            schedule = protocol.schedule(at.steps[-1])
+            request = _request(OfflineRequest, at, protocol, data=log, evaluate_at=schedule, resume=True)
             launches.append(Launch.open(request))
             stack.callback(launches[-1].opened.close)
-        return train_launches(launches, workers=workers)
+        return train_launches(launches, workers=bench.workers)
 
 
-def _train_online(at: Located, protocol: Protocol, workers: int | None) -> "Run":
+def _train_online(at: PlacedCell, bench: Bench) -> "Run":
     from sbac.training.online.request import OnlineRequest
     from sbac.training.online.train import train_in_environment
 
-    assert at.cell.environment is not None
-    schedule = protocol.schedule(at.steps[-1])
-    request = OnlineRequest(
-        environment=at.cell.environment,
-        algorithm=at.cell.algorithm,
+    schedule = bench.finder.protocol.schedule(at.steps[-1])
+    every = schedule[-1] - schedule[-2] if len(schedule) > 1 else None
+    request = _request(OnlineRequest, at, bench.finder.protocol, evaluate_every=every, overwrite=True)
+    return train_in_environment(request, workers=bench.workers)
+
+
+def _request(kind: type[AnyRequest], at: PlacedCell, protocol: Protocol, **of_its_kind: Any) -> AnyRequest:
+    """What a cell asks of a training; `of_its_kind`: what only training of this kind is asked."""
+    cell = at.cell
+    of_its_kind["environment"] = cell.environment
+    return kind(
+        algorithm=cell.algorithm,
         folder=at.folder,
-        seeds=at.cell.seeds,
-        preset=at.cell.preset,
-        steps=at.cell.length,
-        options=at.cell.settings,
+        seeds=cell.seeds,
+        preset=cell.preset,
+        steps=cell.length,
+        options=cell.settings,
         episodes=protocol.episodes,
         evaluation_seed=protocol.seed,
-        evaluate_every=schedule[-1] - schedule[-2] if len(schedule) > 1 else None,
-        overwrite=True,
+        **of_its_kind,
     )
-    return train_in_environment(request, workers=workers)
 
 
-def trained_record(at: Located, run: "Run", protocol: Protocol, seconds: float | None, together: int) -> CellRecord:
+def _record(
+    at: PlacedCell, measured: MeasuredRun, protocol: Protocol, seconds: float | None, together: int
+) -> CellRecord:
     """The record of a cell whose policies have not played their final episodes yet."""
-    measured = describe(run, at.data)
     return CellRecord(
         **vars(replace(measured, data=replace(measured.data, identity=at.identity))),
         key=at.key,
