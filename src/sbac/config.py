@@ -35,9 +35,6 @@ Group = Literal["the method", "networks", "rates", "the ratio w", "training", "d
 RewardScale = Literal["none", "unit", "return-range"]
 LARGEST = float(np.finfo(np.float32).max)
 
-# Options that earlier versions recorded for SBAC although they could not act in it; files may still hold them.
-RETIRED = frozenset({"ratio_decay", "ratio_features", "ratio_ridge"})
-
 
 # --- Saying what a field is ----------------------------------------------------------------------------------------
 
@@ -72,7 +69,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Spec:
+class FieldSpec:
     """What is said of a field beside its type and default. `prefix` is that of a nested config, None elsewhere."""
 
     help: str
@@ -94,7 +91,7 @@ def per_run(
 ) -> float:
     """A number that may differ between the runs of one program."""
     bounds = Range(at_least, above, at_most, below)
-    return dataclasses.field(default=default, metadata={"spec": Spec(help, group, True, bounds)})
+    return dataclasses.field(default=default, metadata={"spec": FieldSpec(help, group, True, bounds)})
 
 
 def shared(
@@ -109,12 +106,12 @@ def shared(
 ) -> T:
     """A value that all runs of one program share, because it shapes the program or the data."""
     bounds = Range(at_least, above, at_most, below)
-    return dataclasses.field(default=default, metadata={"spec": Spec(help, group, False, bounds)})
+    return dataclasses.field(default=default, metadata={"spec": FieldSpec(help, group, False, bounds)})
 
 
 def nested(default: T, *, prefix: str, group: Group) -> T:
     """A config inside another one; outside, the names of its fields begin with the prefix."""
-    return dataclasses.field(default=default, metadata={"spec": Spec(group, group, prefix=prefix)})
+    return dataclasses.field(default=default, metadata={"spec": FieldSpec(group, group, prefix=prefix)})
 
 
 def rate(default: float, help: str) -> float:
@@ -178,7 +175,7 @@ def config(cls: type[Class]) -> type[Class]:
     )
 
 
-def _spec(f: "dataclasses.Field[Any]") -> Spec:
+def _spec(f: "dataclasses.Field[Any]") -> FieldSpec:
     return f.metadata["spec"]
 
 
@@ -189,7 +186,7 @@ def _default(f: "dataclasses.Field[Any]") -> Any:
 def _check(cls: type[Options], f: "dataclasses.Field[Any]") -> None:
     """Refuses a field that does not say what it is."""
     where = f"{cls.__name__}.{f.name}"
-    if not isinstance(f.metadata.get("spec"), Spec):
+    if not isinstance(f.metadata.get("spec"), FieldSpec):
         raise TypeError(f"{where}: expected per_run(default, help), shared(default, help) or nested(default)")
     spec = _spec(f)
     if not spec.help.strip() or "\n" in spec.help:
@@ -222,7 +219,7 @@ class Field:
     """The attributes that lead to it: ("ratio", "form") for `ratio_form`."""
     annotation: Any
     default: Value
-    spec: Spec
+    spec: FieldSpec
 
     @property
     def choices(self) -> tuple[str, ...]:

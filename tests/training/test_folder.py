@@ -10,7 +10,7 @@ import sbac
 from sbac import files
 from sbac.errors import UserError
 from sbac.runs import RunRecord, Watch
-from sbac.training.folder import open_folder
+from sbac.training.folder import Folder, open_folder
 
 TINY: dict[str, Any] = {"steps": 4, "hidden": (4,), "batch_size": 8, "progress": False}
 
@@ -47,8 +47,8 @@ def copied(folder: Path, to: Path) -> Path:
 
 def test_a_folder_is_written_by_one_process_at_a_time(tmp_path: Path) -> None:
     record = RunRecord(1, "bc", "quick", ["seed=0"], [{"seed": 0}], Watch(None, 1, 0, None), {})
-    with open_folder(tmp_path / "run", record, False, False), pytest.raises(UserError, match="in use"):
-        open_folder(tmp_path / "run", record, True, False)
+    with open_folder(Folder(tmp_path / "run"), record), pytest.raises(UserError, match="in use"):
+        open_folder(Folder(tmp_path / "run", resume=True), record)
 
 
 def test_what_cannot_begin_replaces_nothing(finished: Path, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_what_was_replaced_is_gone_in_the_end(finished: Path, tmp_path: Path) ->
 
 
 def test_a_kill_during_the_first_write_leaves_an_empty_folder(tmp_path: Path) -> None:
-    (tmp_path / "config.json.tmp").write_text("{")
+    (tmp_path / f".{'0' * 16}.tmp").write_text("{")
     assert len(sbac.train(log(), "bc", out=tmp_path, resume=True, **TINY).policies) == 1
 
 

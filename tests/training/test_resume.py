@@ -39,7 +39,7 @@ DRIVER = """
             if path.name.startswith("state-"):
                 count[0] += 1
                 if count[0] == int(detail):
-                    path.with_name(path.name + ".tmp").write_bytes(data[: len(data) // 2])
+                    path.with_name(f".{'0' * 16}.tmp").write_bytes(data[: len(data) // 2])
                     die()
             real_write(path, data)
         files.write_atomic = write

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from sbac.config import RETIRED
 from sbac.records import as_json, is_list, is_object
 from sbac.results.describe import describe
 from sbac.results.series import Series, collect
@@ -49,7 +48,7 @@ def _fields(run: Run) -> dict[str, str]:
             fields[prefix] = _text(value)
 
     flatten("", {name: value for name, value in as_json(run.record).items() if name not in IGNORED})
-    for name in dict.fromkeys(name for config in run.record.runs for name in config if name not in RETIRED):
+    for name in dict.fromkeys(name for config in run.record.runs for name in config):
         fields[name] = " ".join(dict.fromkeys(_text(config[name]) for config in run.record.runs))
     return fields
 

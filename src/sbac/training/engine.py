@@ -8,7 +8,7 @@ share of the runs.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,13 +21,15 @@ from sbac.config import fields_of, values_of
 from sbac.nn import Tree, precision, take
 from sbac.nn.typed import Jitted, jit, loop, scan, shapes, strongly_typed
 from sbac.training.devices import Device, Devices, local_devices
-from sbac.training.grid import Member, Recorder, stack
+from sbac.training.grid import Member, stack
 from sbac.training.table import Table, draw
 
 VALIDATION_BATCH = 1024
 CONCLUDING_BATCH = 8192
 LONGEST_BLOCK = 100  # steps whose batches are drawn at once
 LONGEST_PERIOD = 8  # of an update that is written out step by step: each is compiled anew
+
+_jax: Any = jax
 
 
 def run_keys(seed: Array, phase: int) -> tuple[PRNGKeyArray, PRNGKeyArray, PRNGKeyArray]:
@@ -282,23 +284,23 @@ def _metrics(phase: AnyPhase, config: Tree, past: Tree, state: Tree, table: Tabl
 def fields_read(algorithm: Algorithm, run: Member, table: Table, spec: Spec) -> list[set[str]]:
     """For each phase, the per-run config fields that it or a phase before it reads, found by tracing it once."""
     key = jax.random.key(0, impl="threefry2x32")
+    names = [name for name, field in fields_of(type(run.config)).items() if field.spec.per_run]
+    config: Tree = take(stack([run.config]), 0)
     past: dict[str, Tree] = {}
-    read: set[str] = set()
     reads: list[set[str]] = []
     for phase in algorithm.phases:
-        recorder = Recorder(run.config)
 
-        def trace(given: tuple[Table, Tree], phase: AnyPhase = phase, recorder: Recorder = recorder) -> Tree:
-            table, past = given
-            state = phase.init(recorder, spec._replace(states=spec.states[0]), past, key)
-            batch = draw(table, table.place(0), key, run.config.batch_size, phase.needs, spec.actions)
-            state, _ = phase.update(recorder, past, state, batch, key, Step(jnp.zeros((), jnp.int32)))
-            phase.actor(recorder, past, state)
-            return state
+        def trace(config: Tree, table: Table, past: Tree, phase: AnyPhase = phase) -> tuple[Tree, Metrics, Actor]:
+            state = phase.init(config, spec._replace(states=spec.states[0]), past, key)
+            batch = draw(table, table.place(0), key, config.batch_size, phase.needs, spec.actions)
+            state, metrics = phase.update(config, past, state, batch, key, Step(jnp.zeros((), jnp.int32)))
+            return state, metrics, phase.actor(config, past, state)
 
-        past[phase.name] = shapes(trace, (table, dict(past)))
-        read = read | recorder.read
-        reads.append(read)
+        traced, (past[phase.name], _, _) = _jax.make_jaxpr(trace, return_shape=True)(config, table, dict(past))
+        used = {id(v) for line in traced.jaxpr.eqns for v in line.invars} | set(map(id, traced.jaxpr.outvars))
+        # The config comes first among the inputs: its leaves are the per-run fields, in their order.
+        read = {name for name, v in zip(names, traced.jaxpr.invars, strict=False) if id(v) in used}
+        reads.append(read.union(*reads[-1:]))
     return reads
 
 
@@ -306,7 +308,8 @@ def distinct_runs(runs: Sequence[Member], reads: set[str]) -> list[int]:
     """Which distinct training each run belongs to: that of its dataset, its seed and its values of the fields read."""
     settings = [values_of(run.config) for run in runs]
     values = [
-        (run.dataset, run.seed, *(own[name] for name in sorted(reads))) for run, own in zip(runs, settings, strict=True)
+        (run.dataset, run.seed, *(setting[name] for name in sorted(reads)))
+        for run, setting in zip(runs, settings, strict=True)
     ]
     order = {value: i for i, value in enumerate(dict.fromkeys(values))}
     return [order[value] for value in values]

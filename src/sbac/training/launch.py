@@ -32,12 +32,11 @@ class Launch:
     @staticmethod
     def open(request: OfflineRequest, callbacks: Callback = NO_CALLBACKS) -> "Launch":
         """Makes the request's folder ready, or refuses it."""
-        opened = open_folder(request.folder, request.record, request.resume, request.overwrite)
-        return Launch(request, opened, callbacks)
+        return Launch(request, open_folder(request.folder, request.record), callbacks)
 
     @property
     def folder(self) -> Path:
-        return self.request.folder
+        return self.request.folder.path
 
     def phase_number(self, place: Place, where: str) -> int:
         """The number of the phase that a row is about; `where` names the row."""
@@ -67,17 +66,14 @@ class Group:
     @property
     def warm_networks(self) -> WarmNetworks | None:
         """The networks that the group starts from, where it starts from another run's."""
-        request = self.launch.request
-        if request.warm_start is None:
-            return None
-        return WarmNetworks(request.warm_start, self.number, request.warm_phases or ())
+        start = self.launch.request.warm_start
+        return None if start is None else WarmNetworks(Path(start.run), self.number, start.phases or ())
 
     @property
     def is_done(self) -> bool:
         """Whether all steps are done and every policy has its file."""
-        request = self.launch.request
-        trained = self.checkpoint.at.phase == len(request.method.phases)
-        return trained and all(policy_file(request.folder, run.label).exists() for run in self.runs)
+        trained = self.checkpoint.at.phase == len(self.launch.request.method.phases)
+        return trained and all(policy_file(self.launch.folder, run.label).exists() for run in self.runs)
 
     def evaluation_steps(self, phase: int) -> list[int]:
         return evaluation_steps(self.launch.request.record.evaluation, self.runs[0].config.steps, phase)

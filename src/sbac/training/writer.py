@@ -101,7 +101,7 @@ class Writer:
         for run, row in zip(program.runs, program.distinct[-1], strict=True):
             if run.dataset == self._slot.dataset:
                 policy = self._failed.get(run.label) or self._policy(actors, row, self._policy_config(run))
-                yield policy_path(self._folder, run), policy
+                yield policy_file(self._folder, run.label), policy
 
     def _places(self, phase: int, step: int) -> list[Place]:
         """The place of each distinct run; a setting is None where the phase does not read it."""
@@ -157,10 +157,6 @@ def actor_arrays(actors: Actor, row: int) -> dict[str, Floats]:
 def policy_config(run: Member, algorithm: str, task: str | None) -> dict[str, object]:
     """What a policy's file says of the run that it comes from."""
     return {"algorithm": algorithm, "task": task, "label": run.label, "grid": list(run.grid), **run.record()}
-
-
-def policy_path(folder: Path, run: Member) -> Path:
-    return policy_file(folder, run.label)
 
 
 def _finite(value: float) -> float | None:

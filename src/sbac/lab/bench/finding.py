@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbac.config import RETIRED, fields_of
+from sbac.config import fields_of
 from sbac.lab.bench.code import code_version
 from sbac.lab.bench.plan import Cell, plain_json
 from sbac.lab.cells import CellRecord, cell_path, read_cell, run_folder
@@ -71,8 +71,7 @@ class CellFinder:
             record = read_cell(file)
             same = record.data.identity == at.identity and record.algorithm == at.cell.algorithm
             # Options that the other version did not have yet stood where they stand by default.
-            recorded = {name: value for name, value in record.config.items() if name not in RETIRED}
-            made = [{**defaults, **recorded, "seed": run.seed, **run.setting} for run in record.runs]
+            made = [{**defaults, **record.config, "seed": run.seed, **run.setting} for run in record.runs]
             if same and made == wanted:
                 return record
         return None

@@ -24,9 +24,10 @@ def widths(data: "Dataset") -> tuple[int, int]:
 
 def train_group(group: Sequence[Located], protocol: Protocol, workers: int | None) -> "list[Run]":
     """Trains cells of one method together, each in its own folder; what lies there already is continued."""
+    from sbac.training.folder import Folder
     from sbac.training.launch import Launch
     from sbac.training.loop import train_launches
-    from sbac.training.request import OfflineRequest
+    from sbac.training.request import Evaluating, Grid, OfflineRequest
 
     if group[0].data is None:
         return [_train_online(group[0], protocol, workers)]
@@ -40,16 +41,14 @@ def train_group(group: Sequence[Located], protocol: Protocol, workers: int | Non
             request = OfflineRequest(
                 data=at.data,
                 algorithm=at.cell.algorithm,
-                folder=at.folder,
-                seeds=at.cell.seeds,
-                preset=at.cell.preset,
-                steps=at.cell.length,
-                options=at.cell.settings,
-                environment=at.cell.environment,
-                episodes=protocol.episodes,
-                evaluation_seed=protocol.seed,
-                evaluate_at=protocol.schedule(at.steps[-1]),
-                resume=True,
+                folder=Folder(at.folder, resume=True),
+                grid=Grid(at.cell.seeds, at.cell.preset, at.cell.length, at.cell.settings),
+                evaluating=Evaluating(
+                    environment=at.cell.environment,
+                    episodes=protocol.episodes,
+                    evaluation_seed=protocol.seed,
+                    evaluate_at=protocol.schedule(at.steps[-1]),
+                ),
             )
             launches.append(Launch.open(request))
             stack.callback(launches[-1].opened.close)
@@ -57,23 +56,23 @@ def train_group(group: Sequence[Located], protocol: Protocol, workers: int | Non
 
 
 def _train_online(at: Located, protocol: Protocol, workers: int | None) -> "Run":
+    from sbac.training.folder import Folder
     from sbac.training.online.request import OnlineRequest
     from sbac.training.online.train import train_in_environment
+    from sbac.training.request import Evaluating, Grid
 
     assert at.cell.environment is not None
     schedule = protocol.schedule(at.steps[-1])
     request = OnlineRequest(
         environment=at.cell.environment,
         algorithm=at.cell.algorithm,
-        folder=at.folder,
-        seeds=at.cell.seeds,
-        preset=at.cell.preset,
-        steps=at.cell.length,
-        options=at.cell.settings,
-        episodes=protocol.episodes,
-        evaluation_seed=protocol.seed,
-        evaluate_every=schedule[-1] - schedule[-2] if len(schedule) > 1 else None,
-        overwrite=True,
+        folder=Folder(at.folder, overwrite=True),
+        grid=Grid(at.cell.seeds, at.cell.preset, at.cell.length, at.cell.settings),
+        evaluating=Evaluating(
+            episodes=protocol.episodes,
+            evaluation_seed=protocol.seed,
+            evaluate_every=schedule[-1] - schedule[-2] if len(schedule) > 1 else None,
+        ),
     )
     return train_in_environment(request, workers=workers)
 
