@@ -55,7 +55,7 @@ Progress = Callable[[Json], None]
 
 
 @dataclass(frozen=True)
-class Request(Generic[Answer]):
+class PendingRequest(Generic[Answer]):
     """A request on its way to a worker, where its answer goes, and what is called with its progress."""
 
     message: Message
@@ -63,7 +63,7 @@ class Request(Generic[Answer]):
     progress: Progress
 
 
-Requests = queue.SimpleQueue[Request[Answer] | None]
+Requests = queue.SimpleQueue[PendingRequest[Answer] | None]
 """The requests of a worker; None ends it. Not a Queue: Ctrl-C in the middle of its `put` leaves its lock closed, and
 closing the pool would wait for ever."""
 
@@ -109,7 +109,7 @@ class WorkerPool(Generic[Answer]):
         if self._abandoned:
             answer.cancel()
         else:
-            self._queues[worker].put(Request(message, answer, progress))
+            self._queues[worker].put(PendingRequest(message, answer, progress))
         return answer
 
     @property
@@ -217,8 +217,8 @@ def _ending(code: int) -> str:
     """How a process ended, in words."""
     if code >= 0:
         return f"ended with exit code {code}"
-    known = {number.value: number.name for number in signal.Signals}
-    return f"was ended by {known.get(-code, f'signal {-code}')}"
+    names = {number.value: number.name for number in signal.Signals}
+    return f"was ended by {names.get(-code, f'signal {-code}')}"
 
 
 def import_path() -> str:

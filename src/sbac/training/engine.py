@@ -172,11 +172,11 @@ class Program:
             return None
 
         def all_runs(configs: Tree, seeds: Array, datasets: Array, past: Tree, state: Tree, held_out: Table) -> Tree:
-            def one(config: Tree, seed: Array, dataset: Array, before: Tree, own: Tree) -> Tree:
-                draw_key, own_key = jax.random.split(run_keys(seed, index)[2])
+            def one(config: Tree, seed: Array, dataset: Array, before: Tree, last: Tree) -> Tree:
+                draw_key, key = jax.random.split(run_keys(seed, index)[2])
                 place = held_out.place(dataset)
                 batch = draw(held_out, place, draw_key, CONCLUDING_BATCH, phase.needs, self.spec.actions)
-                return conclude(config, before, own, batch, own_key)
+                return conclude(config, before, last, batch, key)
 
             return jax.vmap(one)(configs, seeds, datasets, past, state)
 
@@ -186,81 +186,67 @@ class Program:
         phase = self.algorithm.phases[index]
         actions = self.spec.actions
 
-        def one(
-            config: Tree,
-            seed: Array,
-            dataset: Array,
-            past: Tree,
-            state: Tree,
-            table: Table,
-            held_out: Table | None,
-            start: Array,
-            stop: Array,
-            block: int,
-        ) -> tuple[Tree, Metrics]:
-            _, step_key, validation_key = run_keys(seed, index)
-
-            def first_metrics(state: Tree) -> Metrics:
-                return _metrics(phase, config, past, state, table, actions)
-
-            names = list(shapes(first_metrics, state))
-            place = table.place(dataset)
-            unrolled = self.unrolled(index, block)
-
-            def turns(carry: tuple[Tree, Array], now: tuple[Array, Batch, PRNGKeyArray]) -> tuple[Tree, Array]:
-                state, sums = carry
-                for turn in range(unrolled):
-                    i, batch, key = take(now, turn)
-                    state, metrics = phase.update(config, past, state, batch, key, Step(i, unrolled, turn))
-                    sums += jnp.stack([metrics[name] for name in names])
-                return state, sums
-
-            def keys_of(step: Array) -> PRNGKeyArray:
-                """One key for the batch, one for the update."""
-                return jax.random.split(jax.random.fold_in(step_key, step))
-
-            def batch_of(key: PRNGKeyArray) -> Batch:
-                return draw(table, place, key, config.batch_size, phase.needs, actions)
-
-            def by_turn(x: Array) -> Array:
-                return x.reshape(block // unrolled, unrolled, *x.shape[1:])
-
-            def steps(b: Array, carry: tuple[Tree, Array]) -> tuple[Tree, Array]:
-                # Keys and batches of a block are drawn at once: a step launches its update alone.
-                numbers = start + b * block + jnp.arange(block)
-                keys = jax.vmap(keys_of)(numbers)
-                drawn = (numbers, jax.vmap(batch_of)(keys[:, 0]), keys[:, 1])
-                return scan(turns, carry, jax.tree.map(by_turn, drawn))
-
-            # A loop of known length is launched ahead of the device; one of unknown length waits for it every time.
-            blocks = (stop - start) // block
-            state, sums = loop(blocks, steps, (state, jnp.zeros(len(names))))
-            means = {name: total / jnp.maximum(stop - start, 1) for name, total in zip(names, sums, strict=True)}
-            if held_out is not None and phase.validate is not None:
-                key = jax.random.fold_in(validation_key, stop)
-                draw_key, loss_key = jax.random.split(key)
-                batch = draw(held_out, held_out.place(dataset), draw_key, VALIDATION_BATCH, phase.needs, actions)
-                losses = phase.validate(config, past, state, batch, loss_key)
-                means |= {f"validation_{name}": value for name, value in losses.items()}
-            return state, means
-
         def all_runs(
             configs: Tree,
             seeds: Array,
             datasets: Array,
-            past: Tree,
-            state: Tree,
+            pasts: Tree,
+            states: Tree,
             table: Table,
             held_out: Table | None,
             start: Array,
             stop: Array,
             block: int,
         ) -> tuple[Tree, Metrics]:
-            def run(config: Tree, seed: Array, dataset: Array, before: Tree, own: Tree) -> tuple[Tree, Metrics]:
-                return one(config, seed, dataset, before, own, table, held_out, start, stop, block)
+            unrolled = self.unrolled(index, block)
+
+            def one(config: Tree, seed: Array, dataset: Array, past: Tree, state: Tree) -> tuple[Tree, Metrics]:
+                _, step_key, validation_key = run_keys(seed, index)
+
+                def first_metrics(state: Tree) -> Metrics:
+                    return _metrics(phase, config, past, state, table, actions)
+
+                names = list(shapes(first_metrics, state))
+                place = table.place(dataset)
+
+                def turns(carry: tuple[Tree, Array], now: tuple[Array, Batch, PRNGKeyArray]) -> tuple[Tree, Array]:
+                    state, sums = carry
+                    for turn in range(unrolled):
+                        i, batch, key = take(now, turn)
+                        state, metrics = phase.update(config, past, state, batch, key, Step(i, unrolled, turn))
+                        sums += jnp.stack([metrics[name] for name in names])
+                    return state, sums
+
+                def keys_of(step: Array) -> PRNGKeyArray:
+                    """One key for the batch, one for the update."""
+                    return jax.random.split(jax.random.fold_in(step_key, step))
+
+                def batch_of(key: PRNGKeyArray) -> Batch:
+                    return draw(table, place, key, config.batch_size, phase.needs, actions)
+
+                def by_turn(x: Array) -> Array:
+                    return x.reshape(block // unrolled, unrolled, *x.shape[1:])
+
+                def steps(b: Array, carry: tuple[Tree, Array]) -> tuple[Tree, Array]:
+                    # Keys and batches of a block are drawn at once: a step launches its update alone.
+                    numbers = start + b * block + jnp.arange(block)
+                    keys = jax.vmap(keys_of)(numbers)
+                    drawn = (numbers, jax.vmap(batch_of)(keys[:, 0]), keys[:, 1])
+                    return scan(turns, carry, jax.tree.map(by_turn, drawn))
+
+                # A loop of known length is launched ahead of the device; one of unknown length waits for it each time.
+                blocks = (stop - start) // block
+                state, sums = loop(blocks, steps, (state, jnp.zeros(len(names))))
+                means = {name: total / jnp.maximum(stop - start, 1) for name, total in zip(names, sums, strict=True)}
+                if held_out is not None and phase.validate is not None:
+                    draw_key, loss_key = jax.random.split(jax.random.fold_in(validation_key, stop))
+                    batch = draw(held_out, held_out.place(dataset), draw_key, VALIDATION_BATCH, phase.needs, actions)
+                    losses = phase.validate(config, past, state, batch, loss_key)
+                    means |= {f"validation_{name}": value for name, value in losses.items()}
+                return state, means
 
             with precision(configs.precision):
-                return jax.vmap(run)(configs, seeds, datasets, past, state)
+                return jax.vmap(one)(configs, seeds, datasets, pasts, states)
 
         def on_devices(*arguments: Tree) -> tuple[Tree, Metrics]:
             *arrays, block = arguments

@@ -13,7 +13,7 @@ from sbac import files
 from sbac.callbacks import NO_CALLBACKS, Callback
 from sbac.errors import UserError
 from sbac.evaluation.worker import Pool
-from sbac.runs import Place, RunRecord, config_fields, parse_place, policy_file
+from sbac.runs import Place, RunRecord, placed_rows, policy_file
 from sbac.training.checkpoint import Checkpoint, Position, WarmNetworks, state_path
 from sbac.training.evaluations import Evaluations, evaluation_steps, snapshot_name
 from sbac.training.folder import OpenFolder, open_folder
@@ -132,15 +132,8 @@ def resubmit(launch: Launch, evaluations: Evaluations, reached: set[str]) -> Non
 
 def cut_rows(path: Path, record: RunRecord, keep: Callable[[Place, str], bool]) -> None:
     """Leaves only the rows whose place is to be kept."""
-    if not path.exists():
-        return
-    fields = config_fields(record)
-    kept = [
-        row
-        for number, row in enumerate(files.read_rows(path), 1)
-        if keep(parse_place(row, fields, f"{path}: line {number}"), f"{path}: line {number}")
-    ]
-    files.rewrite_rows(path, kept)
+    if path.exists():
+        files.rewrite_rows(path, [row for place, row, where in placed_rows(path, record) if keep(place, where)])
 
 
 def reached_snapshots(all_groups: Sequence[Group]) -> set[str]:
@@ -156,9 +149,5 @@ def reached_snapshots(all_groups: Sequence[Group]) -> set[str]:
 
 def written_snapshots(launch: Launch) -> Counter[str]:
     """How many rows of each snapshot are in evaluations.jsonl."""
-    path, fields = launch.folder / "evaluations.jsonl", config_fields(launch.request.record)
-    found: Counter[str] = Counter()
-    for number, row in enumerate(files.read_rows(path), 1):
-        where = f"{path}: line {number}"
-        found[launch.snapshot_of(parse_place(row, fields, where), where)] += 1
-    return found
+    rows = placed_rows(launch.folder / "evaluations.jsonl", launch.request.record)
+    return Counter(launch.snapshot_of(place, where) for place, _, where in rows)

@@ -24,7 +24,7 @@ from sbac.config import Config
 from sbac.data.streaming import StreamedLog
 from sbac.errors import UserError
 from sbac.nn.typed import jit, on_device
-from sbac.training.table import NEEDS, Place, Scaling, Table, pack, ranks, width
+from sbac.training.table import NEEDS, Extent, Scaling, Table, pack, ranks, width
 
 AHEAD = 4
 """Blocks that are read before they are needed, and the most that are read at once."""
@@ -98,7 +98,7 @@ class Stream:
             self._inserted += 1
         assert self._packed is not None and last is not None
         numbers = (0, last.counts, 0, len(self._initial))
-        place = Place(*(jnp.asarray([number], jnp.uint32) for number in numbers))
+        place = Extent(*(jnp.asarray([number], jnp.uint32) for number in numbers))
         self._table = Table(self._packed, last.order, self._initial, place)
         return self._table
 

@@ -76,7 +76,7 @@ class Scaling(NamedTuple):
         return {f"scale/{n}": np.asarray(getattr(self, n), np.float32) for n in names}
 
 
-class Place(NamedTuple):
+class Extent(NamedTuple):
     """Where a dataset lies in a table: how many rows from its first one on serve each of NEEDS; its initial states."""
 
     first: UInt[Array, "*datasets"]
@@ -91,9 +91,9 @@ class Table(NamedTuple):
     packed: Float[Array, "rows columns"]
     order: UInt[Array, "rows"]
     initial: Float[Array, "episodes obs"]
-    places: Place
+    places: Extent
 
-    def place(self, dataset: int | Array) -> Place:
+    def place(self, dataset: int | Array) -> Extent:
         """The place of one dataset."""
         return take(self.places, dataset)
 
@@ -146,7 +146,7 @@ def build_table(data: Dataset, scaling: Scaling, chosen: Flags | None = None) ->
         on_device(packed),
         jnp.asarray(np.argsort(rank, kind="stable").astype(np.uint32)),
         jnp.asarray(initial, jnp.float32),
-        Place(*(jnp.asarray([value], jnp.uint32) for value in (0, counts, 0, len(initial)))),
+        Extent(*(jnp.asarray([value], jnp.uint32) for value in (0, counts, 0, len(initial)))),
     )
 
 
@@ -187,7 +187,7 @@ def _aligned(shape: tuple[int, int]) -> np.ndarray:
     return memory[start : start + size].view(np.float32).reshape(shape)
 
 
-def draw(table: Table, place: Place, key: PRNGKeyArray, size: int, needs: Needs, actions: int) -> Batch:
+def draw(table: Table, place: Extent, key: PRNGKeyArray, size: int, needs: Needs, actions: int) -> Batch:
     """A batch of rows of the dataset at `place`, uniform with replacement.
 
     An index is 32 random bits modulo the number of rows: uniform up to a relative error of rows / 2^32.
