@@ -11,8 +11,7 @@ import pytest
 import sbac
 from sbac.errors import UserError
 from sbac.runs import RunRecord, Watch
-
-from .training.test_request import make_log
+from tests.training.test_request import make_log
 
 
 def linear_policy() -> sbac.Policy:

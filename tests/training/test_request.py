@@ -19,14 +19,14 @@ from sbac.training.request import Evaluating, Grid, OfflineRequest
 TINY: dict[str, Any] = {"steps": 4, "hidden": (4,), "batch_size": 8, "progress": False}
 
 
-def make_log(rows: int = 60) -> sbac.Dataset:
+def make_log(rows: int = 60, episode: int = 10) -> sbac.Dataset:
     rng = np.random.default_rng(0)
     return sbac.Dataset(
         observations=rng.normal(size=(rows, 3)),
         actions=rng.uniform(-2, 2, (rows, 1)),
         rewards=rng.normal(size=rows),
         terminals=np.zeros(rows, bool),
-        timeouts=np.arange(1, rows + 1) % 10 == 0,
+        timeouts=np.arange(1, rows + 1) % episode == 0,
         action_low=[-2.0],
         action_high=[2.0],
     )
@@ -53,7 +53,12 @@ def test_a_request_that_cannot_be_trained(asked: dict[str, Any], message: str, t
 
 @pytest.mark.parametrize(
     ("asked", "message"),
-    [({"algorithm": "bc"}, "learns from a log"), ({"instances": 3}, "multiple"), ({"environment": "No-v0"}, "No-v0")],
+    [
+        ({"algorithm": "bc"}, "learns from a log"),
+        ({"instances": 3}, "multiple of instances"),
+        ({"environment": "No-v0"}, "No-v0"),
+        ({"environment": "CartPole-v1"}, "not a flat box"),
+    ],
 )
 def test_an_online_request_that_cannot_be_trained(asked: dict[str, Any], message: str, tmp_path: Path) -> None:
     folder = Folder(tmp_path / "run")

@@ -79,18 +79,10 @@ class Group:
         return evaluation_steps(self.launch.request.record.evaluation, self.runs[0].config.steps, phase)
 
 
-@dataclass(frozen=True)
-class Remaining:
-    """What is left of a launch: the groups to train, and the evaluations under way."""
+def take_up(launch: Launch, pool: Pool | None) -> tuple[list[Group], Evaluations | None]:
+    """The groups that are left to train, and the evaluations, of which those that were under way begin again.
 
-    groups: Sequence[Group]
-    evaluations: Evaluations | None
-
-
-def take_up(launch: Launch, pool: Pool | None) -> Remaining:
-    """Finds what is left to train. Cuts the rows beyond the checkpoints, and restarts evaluations that were under way.
-
-    `pool` plays in environments that are known by name.
+    Rows beyond the checkpoints are cut. `pool` plays in environments that have a name.
     """
     request, folder = launch.request, launch.folder
     members = [[request.runs[i] for i in indices] for indices in groups(request.runs)]
@@ -99,7 +91,7 @@ def take_up(launch: Launch, pool: Pool | None) -> Remaining:
     ]
     finished = all(policy_file(folder, run.label).exists() for run in request.runs)
     if finished and not any(checkpoint.path.exists() for checkpoint in checkpoints):
-        return Remaining([], None)  # its checkpoint was removed
+        return [], None  # its checkpoint was removed
 
     def is_reached(place: Place, where: str) -> bool:
         if place.group not in range(len(checkpoints)):
@@ -117,7 +109,7 @@ def take_up(launch: Launch, pool: Pool | None) -> Remaining:
     ]
     if evaluations is not None:
         resubmit(launch, evaluations, reached_snapshots(left))
-    return Remaining([group for group in left if not group.is_done], evaluations)
+    return [group for group in left if not group.is_done], evaluations
 
 
 def resubmit(launch: Launch, evaluations: Evaluations, reached: set[str]) -> None:

@@ -57,11 +57,11 @@ def train_launches(
         if named:
             pool = stack.enter_context(Pool(workers, sum(len(request.runs) for request in named)))
         remaining = [take_up(launch, pool) for launch in launches]
-        evaluations = [left.evaluations for left in remaining if left.evaluations is not None]
+        evaluations = [entry for _, entry in remaining if entry is not None]
         for entry in evaluations:
             stack.callback(entry.close)
         with Progress(progress) as bar:
-            for groups in by_program([group for left in remaining for group in left.groups]):
+            for groups in by_program([group for left, _ in remaining for group in left]):
                 Training(groups, checkpoint_seconds, bar).run()
             for entry in evaluations:
                 entry.collect(wait=True)
