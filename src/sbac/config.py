@@ -164,14 +164,14 @@ def config(cls: type[Class]) -> type[Class]:
             if name not in inherited or given is dataclasses.MISSING:
                 raise TypeError(f"{where}: expected per_run(default, help), shared(default, help) or nested(default)")
             setattr(cls, name, dataclasses.field(default=given, metadata=inherited[name].metadata))
-    made = dataclass(frozen=True, kw_only=True)(cls)
-    for f in dataclasses.fields(made):
-        _check(made, f)
-    fields_of(made)  # names that occur twice are refused
-    fields = dataclasses.fields(made)
+    frozen = dataclass(frozen=True, kw_only=True)(cls)
+    for f in dataclasses.fields(frozen):
+        _check(frozen, f)
+    fields_of(frozen)  # names that occur twice are refused
+    fields = dataclasses.fields(frozen)
     leaves = [f.name for f in fields if _spec(f).per_run or _spec(f).prefix is not None]
     return jax.tree_util.register_dataclass(
-        made, data_fields=leaves, meta_fields=[f.name for f in fields if f.name not in leaves]
+        frozen, data_fields=leaves, meta_fields=[f.name for f in fields if f.name not in leaves]
     )
 
 
@@ -286,11 +286,11 @@ def _finite(value: Any) -> float:
 
 
 def _truth(value: Any) -> bool:
-    known = {"true": True, "1": True, "false": False, "0": False}
+    words = {"true": True, "1": True, "false": False, "0": False}
     text = str(value).lower()
-    if text not in known:
+    if text not in words:
         raise ValueError(value)
-    return known[text]
+    return words[text]
 
 
 def _plain(value: Any) -> str:
@@ -301,21 +301,21 @@ def _plain(value: Any) -> str:
 @functools.cache
 def fields_of(config: type[Options]) -> Mapping[str, Field]:
     """The fields of a config class by their flat names, in order."""
-    found: list[Field] = []
+    flat: list[Field] = []
     for f in dataclasses.fields(config):
         spec = _spec(f)
         if spec.prefix is None:
-            found.append(Field(f.name, (f.name,), f.type, _default(f), spec))
+            flat.append(Field(f.name, (f.name,), f.type, _default(f), spec))
             continue
         nest: Options = _default(f)
         defaults = values_of(nest)
         for inner in fields_of(type(nest)).values():
             name, path = spec.prefix + inner.name, (f.name, *inner.path)
             grouped = dataclasses.replace(inner.spec, group=spec.group)
-            found.append(Field(name, path, inner.annotation, defaults[inner.name], grouped))
-    by_name = {field.name: field for field in found}
-    if len(by_name) < len(found):
-        raise TypeError(f"{config.__name__}: a field has the flat name of another: {[field.name for field in found]}")
+            flat.append(Field(name, path, inner.annotation, defaults[inner.name], grouped))
+    by_name = {field.name: field for field in flat}
+    if len(by_name) < len(flat):
+        raise TypeError(f"{config.__name__}: a field has the flat name of another: {[field.name for field in flat]}")
     return by_name
 
 
@@ -332,13 +332,13 @@ def _at(config: Any, path: tuple[str, ...]) -> Any:
 
 def changed(config: Class, settings: Mapping[str, Any]) -> Class:
     """A copy with some values changed, by their flat names."""
-    known = fields_of(type(config))
+    fields = fields_of(type(config))
     changes: dict[str, Any] = {}
     inside: dict[str, dict[str, Any]] = {}
     for name, value in settings.items():
-        if name not in known:
-            raise unknown("option", name, known)
-        first, *rest = known[name].path
+        if name not in fields:
+            raise unknown("option", name, fields)
+        first, *rest = fields[name].path
         if rest:
             prefix = _spec(next(f for f in dataclasses.fields(config) if f.name == first)).prefix or ""
             inside.setdefault(first, {})[name.removeprefix(prefix)] = value

@@ -70,10 +70,10 @@ def cache_folder() -> Path:
             if os.access(folder, os.W_OK) and not folder.stat().st_mode & stat.S_IWOTH:
                 return folder
     # Others must not be able to put anything there: what is cached are programs.
-    own = tempfile.mkdtemp(prefix="sbac-cache-")
-    atexit.register(shutil.rmtree, own, ignore_errors=True)
-    print(f"note: no home folder that can be written; compiled programs are kept in {own} meanwhile", file=sys.stderr)
-    return Path(own)
+    path = tempfile.mkdtemp(prefix="sbac-cache-")
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    print(f"note: no home folder that can be written; compiled programs are kept in {path} meanwhile", file=sys.stderr)
+    return Path(path)
 
 
 def check_output(path: Path) -> None:

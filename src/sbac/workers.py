@@ -226,15 +226,15 @@ def import_path() -> str:
 
     The current folder comes last if this process has it, so that no file in it takes the place of a package.
     """
-    own = str(Path(__file__).parents[1])
+    package = str(Path(__file__).parents[1])
     asked = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     try:
         here = os.getcwd()
     except OSError:  # it was removed
         here = ""
-    found = dict.fromkeys(os.path.join(here, folder).rstrip(os.sep) for folder in [*sys.path, *asked])
-    others = [folder for folder in found if folder not in ("", own, here) and os.pathsep not in folder]
-    return os.pathsep.join([own, *others, *([here] if here in found and here != own else [])])
+    folders = dict.fromkeys(os.path.join(here, folder).rstrip(os.sep) for folder in [*sys.path, *asked])
+    others = [folder for folder in folders if folder not in ("", package, here) and os.pathsep not in folder]
+    return os.pathsep.join([package, *others, *([here] if here in folders and here != package else [])])
 
 
 def end_with_parent(parent: int) -> None:

@@ -206,8 +206,8 @@ def played(
 
 def write(path: Path, name: str, identity: Identity, columns: Arrays) -> None:
     """Writes a made dataset, without a copy of it in memory."""
-    about = {"name": name, "kind": "made", "task": name, "identity": str(identity)}
-    entries = {**columns, **{key: np.array(text) for key, text in about.items()}}
+    labels = {"name": name, "kind": "made", "task": name, "identity": str(identity)}
+    entries = {**columns, **{key: np.array(text) for key, text in labels.items()}}
     write_atomic(path, lambda file: np.savez(file, allow_pickle=False, **entries))
 
 

@@ -112,14 +112,14 @@ class Checkpoint:
     @cached_property
     def failed(self) -> dict[str, Policy]:
         """The last good policies of the runs that had failed, by label."""
-        found: dict[str, Policy] = {}
+        policies: dict[str, Policy] = {}
         with remedy(START_AGAIN):
             for i, entry in enumerate(self.kept):
                 try:
-                    found[entry.label] = Policy(entry.kind, _of_phase(self._arrays, _kept(i)), entry.config)
+                    policies[entry.label] = Policy(entry.kind, _of_phase(self._arrays, _kept(i)), entry.config)
                 except (KeyError, ValueError) as error:
                     raise UserError(f"{self.path}: failed[{i}] is no policy ({error})") from None
-        return found
+        return policies
 
     @cached_property
     def _arrays(self) -> Arrays:

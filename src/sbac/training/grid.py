@@ -83,10 +83,10 @@ def members(
 
 def _converted(field: Field, value: Any) -> Value:
     """The value in the field's type; widths of no layer at all are refused."""
-    found = field.convert(value)
-    if found == ():
+    converted = field.convert(value)
+    if converted == ():
         raise UserError(f"{field.name} {value!r}: expected at least one of the {field.expected}")
-    return found
+    return converted
 
 
 def _published(algorithm: Algorithm, task: str) -> Mapping[str, Any]:
@@ -95,8 +95,8 @@ def _published(algorithm: Algorithm, task: str) -> Mapping[str, Any]:
     def kind(name: str) -> str:
         return name.rpartition("-")[0]
 
-    found = [settings for name, settings in algorithm.task_settings.items() if kind(name) == kind(task)]
-    return found[0] if found else {}
+    published = [settings for name, settings in algorithm.task_settings.items() if kind(name) == kind(task)]
+    return published[0] if published else {}
 
 
 def _seeds(seeds: int | Sequence[int]) -> Sequence[int]:

@@ -161,15 +161,15 @@ def pack(packed: np.ndarray, data: Dataset, scaling: Scaling, index: np.ndarray 
     obs, actions, rows = data.observations.shape[1], data.actions.shape[1], len(packed)
     for start in range(0, rows, BLOCK):
         part = slice(start, min(start + BLOCK, rows))
-        own = part if index is None else index[part]
+        chosen = part if index is None else index[part]
         block = packed[part]
-        block[:, :obs] = scaling.states(data.observations[own])
-        block[:, obs : obs + actions] = scaling.actions(data.actions[own])
-        block[:, obs + actions] = scaling.rewards(data.rewards[own])
-        block[:, obs + actions + 1] = data.terminals[own]
-        block[:, obs + actions + 2] = ~(data.terminals[own] | data.timeouts[own])
+        block[:, :obs] = scaling.states(data.observations[chosen])
+        block[:, obs : obs + actions] = scaling.actions(data.actions[chosen])
+        block[:, obs + actions] = scaling.rewards(data.rewards[chosen])
+        block[:, obs + actions + 1] = data.terminals[chosen]
+        block[:, obs + actions + 2] = ~(data.terminals[chosen] | data.timeouts[chosen])
         if data.stores_next:
-            block[:, obs + actions + 3 :] = scaling.states(data.next_observations[own])
+            block[:, obs + actions + 3 :] = scaling.states(data.next_observations[chosen])
 
 
 def ranks(data: Dataset) -> np.ndarray:

@@ -214,7 +214,7 @@ class OnlineTraining:
                         self._callbacks.on_metrics(append_metrics(self._folder, self._places(step), metrics))
                     bar.reach(min(step, total), "" if evaluations is None else note([evaluations.latest]))
                 if last or passed(before, step, interval(watch, total)):
-                    policies = [self._policy(run, own) for run, own in zip(self._runs, arrays, strict=True)]
+                    policies = [self._policy(run, weights) for run, weights in zip(self._runs, arrays, strict=True)]
                     if evaluations is not None:
                         name = snapshot_name(self._group, 0, self._phase, step)
                         evaluations.submit(name, policies, self._places(step))
