@@ -26,14 +26,13 @@ from sbac.files import cache_folder
 from sbac.nn import Tree
 from sbac.progress import Progress
 from sbac.runs import Run
-from sbac.training.checkpoint import BEGINNING, Checkpoint, Position, WarmNetworks
+from sbac.training.checkpoint import BEGINNING, Checkpoint, Position, WarmNetworks, tree_arrays
 from sbac.training.device_data import DeviceData, halves
 from sbac.training.engine import Inputs, Program
 from sbac.training.evaluations import note
 from sbac.training.health import Health, Moment, keep
 from sbac.training.launch import Group, Launch, take_up
 from sbac.training.table import join
-from sbac.training.trees import tree_arrays
 from sbac.training.writer import Slot, Writer
 
 LOGS_PER_PHASE = 50
