@@ -104,6 +104,8 @@ def without_folder(words: Sequence[str]) -> list[str]:
 
 
 def _train(args: argparse.Namespace) -> int:
+    import inspect
+
     from sbac.algorithms import find
     from sbac.callbacks import loggers
     from sbac.data import Dataset
@@ -111,14 +113,17 @@ def _train(args: argparse.Namespace) -> int:
     from sbac.training.train import train
 
     out = args.out or f"runs/{Path(args.dataset).stem}-{args.algorithm}"
+    online, options = find(args.algorithm).online, _options(args.extra)
+    for name in options.keys() & inspect.signature(train_online if online else train).parameters:
+        raise UserError(f"--{name.replace('_', '-')}: not an option of this command (see sbac train --help)")
     asked: dict[str, Any] = {name: getattr(args, name) for name in SAME_NAME} | {
         "seeds": args.seeds[0] if len(args.seeds) == 1 else args.seeds,
         "out": out,
         "evaluate": not args.no_evaluate,
         "callbacks": loggers(args.log, out),
-        **_options(args.extra),
+        **options,
     }
-    if find(args.algorithm).online:
+    if online:
         steps = _check_online(args)
         args.interrupted = "start again with --overwrite"
         return _show(train_online(args.env or args.dataset, args.algorithm, steps=steps, **asked), out)
