@@ -10,8 +10,8 @@ import pytest
 
 import sbac
 from sbac.errors import UserError
-
-from .training.test_request import make_log
+from sbac.runs import RunRecord, Watch
+from tests.training.test_request import make_log
 
 
 def linear_policy() -> sbac.Policy:
@@ -142,8 +142,9 @@ def test_visitation_ratio(name: str, value: Any, monkeypatch: pytest.MonkeyPatch
         *[("effort", value) for value in (3, "no-such", "", [], np.zeros(3))],
     ],
 )
-def test_estimates_without_an_environment(name: str, value: Any, tmp_path: Path) -> None:
-    run = sbac.Run.load(Path(__file__).parent / "training" / "old_run")
+def test_estimates_without_an_environment(name: str, value: Any) -> None:
+    record = RunRecord(1, "bc", "quick", ["seed=0"], [{"seed": 0, "steps": [1]}], Watch(None, 1, 0, None), {})
+    run = sbac.Run(record, [linear_policy()], [], [])
     arguments: dict[str, Any] = {name: value}
     with pytest.raises(UserError) as raised:
         sbac.fqe(make_log(), linear_policy(), **arguments)

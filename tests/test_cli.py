@@ -107,6 +107,10 @@ def test_options_of_a_method_take_the_values_that_follow_them(
     """Without a dataset, the first value is not one."""
     assert "alpha" in refused(capsys, "train", "--alpha", "0.5", "two", "--out", str(tmp_path / "run"))
     assert "'nope'" in refused(capsys, "train", "--algorithm", "bc", "--nope", "3", "--out", str(tmp_path / "run"))
+    for option in ("--environment", "--evaluate", "--callbacks", "--data"):  # arguments of sbac.train alone
+        for method in ("bc", "sac"):
+            line = refused(capsys, "train", "--algorithm", method, option, "3", "--out", str(tmp_path / "run"))
+            assert "not an option of this command" in line or f"'{option[2:]}'" in line
 
 
 def test_an_error_is_one_line_whatever_is_in_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,13 +1,11 @@
 """Config fields: what they say of themselves, what they refuse, and the one flat name that each has outside."""
 
 import dataclasses
-import shutil
 import sys
 from pathlib import Path
 from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -18,7 +16,7 @@ from sbac.algorithms.sbac import SBACConfig
 from sbac.cli import main
 from sbac.config import Config, Options, changed, config, fields_of, nested, per_run, rate, shared, values_of
 from sbac.errors import UserError
-from sbac.training.grid import Recorder, members, stack
+from sbac.training.grid import members, stack
 
 
 @config
@@ -205,15 +203,6 @@ def test_the_leaves_of_a_config_are_its_per_run_fields() -> None:
     assert all(leaf.shape == (2,) for leaf in jax.tree.leaves(stacked))
 
 
-def test_a_recorder_notes_what_is_read_inside_a_group() -> None:
-    recorder: Any = Recorder(Outer())
-    assert recorder.inner.kind == "two" and recorder.batch_size == 8 and recorder.read == set()
-    moved = recorder.inner.replace(size=jnp.ones(()))
-    assert moved.size == 1.0 and moved.kind == "two" and recorder.read == set()
-    assert recorder.inner.size == 1.0 and recorder.read == {"inner_size"}
-    assert recorder.learning_rate == 0.1 and recorder.read == {"inner_size", "learning_rate"}
-
-
 def test_flat_names_work_everywhere_outside() -> None:
     overrides = {
         "ratio_form": "theorem",
@@ -227,36 +216,8 @@ def test_flat_names_work_everywhere_outside() -> None:
     assert (record["ratio_form"], record["ratio_log_w_clip"], record["ratio_hidden"]) == ("theorem", 1.0, (4, 4))
     config: Any = first.config
     assert config.ratio.form == "theorem" and config.ratio_every == 3
-    for gone in ("ratio_features", "ratio_ridge", "ratio_decay"):
-        with pytest.raises(UserError, match=f"unknown option of sbac '{gone}'"):
-            members(find("sbac"), "quick", 1, {gone: 1})
     with pytest.raises(UserError, match="unknown ratio_estimator 'lstd'"):
         members(find("sbac"), "quick", 1, {"ratio_estimator": "lstd"})
-
-
-def test_a_run_of_an_earlier_version_is_still_the_same_run(tmp_path: Path) -> None:
-    """Its record has options that could not act and are gone now, and lacks newer ones; its policies load."""
-    old = tmp_path / "run"
-    shutil.copytree(Path(__file__).parent / "training" / "old_run", old)
-    options: dict[str, Any] = {"preset": "corrected", "seeds": 2, "steps": 2, "evaluate": False, "progress": False}
-    small = {"hidden": [4], "ratio_hidden": [4], "batch_size": 8, "alpha": 1.0}
-    run = sbac.train("hopper-demo", "sbac", out=old, resume=True, ratio_log_w_clip=[1.0, 2.0], **options, **small)
-    assert [p.config["ratio_log_w_clip"] for p in run.policies] == [1.0, 1.0, 2.0, 2.0]
-    assert run.policies[0](np.zeros(11)).shape == (3,)
-    with pytest.raises(UserError, match=r"runs\[0\].climbed is 'minimum', not 'lower-bound'"):
-        sbac.train(
-            "hopper-demo",
-            "sbac",
-            out=old,
-            resume=True,
-            ratio_log_w_clip=[1.0, 2.0],
-            climbed="lower-bound",
-            **options,
-            **small,
-        )
-    options |= {"ratio_epsilon": 0.1}
-    with pytest.raises(UserError, match=r"runs\[0\].ratio_epsilon is 1e-06, not 0.1"):
-        sbac.train("hopper-demo", "sbac", out=old, resume=True, ratio_log_w_clip=[1.0, 2.0], **options, **small)
 
 
 # --- The command line -----------------------------------------------------------------------------------------------
@@ -318,7 +279,6 @@ HUBER = '''
 """Behaviour cloning with a Huber loss, written as CONTRIBUTING.md says."""
 
 import equinox as eqx
-import jax.numpy as jnp
 
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Phase
 from sbac.config import Config, config, layers, per_run, rate

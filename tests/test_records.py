@@ -61,6 +61,7 @@ def test_what_is_written_comes_back() -> None:
         ({"points": {}}, "file: points is {}; expected a list"),
         ({"points": [{"x": 1.0}, {"name": "a"}]}, "file: points[1].x is missing"),
         ({"points": [{"x": "1"}]}, "file: points[0].x is '1'; expected a number"),
+        ({"points": [{"x": 10**400}]}, f"file: points[0].x is 1{'0' * 36}...; expected a number that a float can hold"),
         ({"points": [{"x": True}]}, "file: points[0].x is True; expected a number"),
         ({"points": [{"x": 1.0, "name": 3}]}, "file: points[0].name is 3; expected text"),
         ({"points": [7]}, "file: points[0] is 7; expected an object"),

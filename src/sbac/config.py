@@ -35,9 +35,6 @@ Group = Literal["the method", "networks", "rates", "the ratio w", "training", "d
 RewardScale = Literal["none", "unit", "return-range"]
 LARGEST = float(np.finfo(np.float32).max)
 
-# Options that earlier versions recorded for SBAC although they could not act in it; files may still hold them.
-RETIRED = frozenset({"ratio_decay", "ratio_features", "ratio_ridge"})
-
 
 # --- Saying what a field is ----------------------------------------------------------------------------------------
 
@@ -72,7 +69,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Spec:
+class FieldSpec:
     """What is said of a field beside its type and default. `prefix` is that of a nested config, None elsewhere."""
 
     help: str
@@ -94,7 +91,7 @@ def per_run(
 ) -> float:
     """A number that may differ between the runs of one program."""
     bounds = Range(at_least, above, at_most, below)
-    return dataclasses.field(default=default, metadata={"spec": Spec(help, group, True, bounds)})
+    return dataclasses.field(default=default, metadata={"spec": FieldSpec(help, group, True, bounds)})
 
 
 def shared(
@@ -109,12 +106,12 @@ def shared(
 ) -> T:
     """A value that all runs of one program share, because it shapes the program or the data."""
     bounds = Range(at_least, above, at_most, below)
-    return dataclasses.field(default=default, metadata={"spec": Spec(help, group, False, bounds)})
+    return dataclasses.field(default=default, metadata={"spec": FieldSpec(help, group, False, bounds)})
 
 
 def nested(default: T, *, prefix: str, group: Group) -> T:
     """A config inside another one; outside, the names of its fields begin with the prefix."""
-    return dataclasses.field(default=default, metadata={"spec": Spec(group, group, prefix=prefix)})
+    return dataclasses.field(default=default, metadata={"spec": FieldSpec(group, group, prefix=prefix)})
 
 
 def rate(default: float, help: str) -> float:
@@ -167,18 +164,18 @@ def config(cls: type[Class]) -> type[Class]:
             if name not in inherited or given is dataclasses.MISSING:
                 raise TypeError(f"{where}: expected per_run(default, help), shared(default, help) or nested(default)")
             setattr(cls, name, dataclasses.field(default=given, metadata=inherited[name].metadata))
-    made = dataclass(frozen=True, kw_only=True)(cls)
-    for f in dataclasses.fields(made):
-        _check(made, f)
-    fields_of(made)  # names that occur twice are refused
-    fields = dataclasses.fields(made)
+    frozen = dataclass(frozen=True, kw_only=True)(cls)
+    for f in dataclasses.fields(frozen):
+        _check(frozen, f)
+    fields_of(frozen)  # names that occur twice are refused
+    fields = dataclasses.fields(frozen)
     leaves = [f.name for f in fields if _spec(f).per_run or _spec(f).prefix is not None]
     return jax.tree_util.register_dataclass(
-        made, data_fields=leaves, meta_fields=[f.name for f in fields if f.name not in leaves]
+        frozen, data_fields=leaves, meta_fields=[f.name for f in fields if f.name not in leaves]
     )
 
 
-def _spec(f: "dataclasses.Field[Any]") -> Spec:
+def _spec(f: "dataclasses.Field[Any]") -> FieldSpec:
     return f.metadata["spec"]
 
 
@@ -189,7 +186,7 @@ def _default(f: "dataclasses.Field[Any]") -> Any:
 def _check(cls: type[Options], f: "dataclasses.Field[Any]") -> None:
     """Refuses a field that does not say what it is."""
     where = f"{cls.__name__}.{f.name}"
-    if not isinstance(f.metadata.get("spec"), Spec):
+    if not isinstance(f.metadata.get("spec"), FieldSpec):
         raise TypeError(f"{where}: expected per_run(default, help), shared(default, help) or nested(default)")
     spec = _spec(f)
     if not spec.help.strip() or "\n" in spec.help:
@@ -222,7 +219,7 @@ class Field:
     """The attributes that lead to it: ("ratio", "form") for `ratio_form`."""
     annotation: Any
     default: Value
-    spec: Spec
+    spec: FieldSpec
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -289,11 +286,11 @@ def _finite(value: Any) -> float:
 
 
 def _truth(value: Any) -> bool:
-    known = {"true": True, "1": True, "false": False, "0": False}
+    words = {"true": True, "1": True, "false": False, "0": False}
     text = str(value).lower()
-    if text not in known:
+    if text not in words:
         raise ValueError(value)
-    return known[text]
+    return words[text]
 
 
 def _plain(value: Any) -> str:
@@ -304,21 +301,21 @@ def _plain(value: Any) -> str:
 @functools.cache
 def fields_of(config: type[Options]) -> Mapping[str, Field]:
     """The fields of a config class by their flat names, in order."""
-    found: list[Field] = []
+    flat: list[Field] = []
     for f in dataclasses.fields(config):
         spec = _spec(f)
         if spec.prefix is None:
-            found.append(Field(f.name, (f.name,), f.type, _default(f), spec))
+            flat.append(Field(f.name, (f.name,), f.type, _default(f), spec))
             continue
         nest: Options = _default(f)
         defaults = values_of(nest)
         for inner in fields_of(type(nest)).values():
             name, path = spec.prefix + inner.name, (f.name, *inner.path)
             grouped = dataclasses.replace(inner.spec, group=spec.group)
-            found.append(Field(name, path, inner.annotation, defaults[inner.name], grouped))
-    by_name = {field.name: field for field in found}
-    if len(by_name) < len(found):
-        raise TypeError(f"{config.__name__}: a field has the flat name of another: {[field.name for field in found]}")
+            flat.append(Field(name, path, inner.annotation, defaults[inner.name], grouped))
+    by_name = {field.name: field for field in flat}
+    if len(by_name) < len(flat):
+        raise TypeError(f"{config.__name__}: a field has the flat name of another: {[field.name for field in flat]}")
     return by_name
 
 
@@ -335,13 +332,13 @@ def _at(config: Any, path: tuple[str, ...]) -> Any:
 
 def changed(config: Class, settings: Mapping[str, Any]) -> Class:
     """A copy with some values changed, by their flat names."""
-    known = fields_of(type(config))
+    fields = fields_of(type(config))
     changes: dict[str, Any] = {}
     inside: dict[str, dict[str, Any]] = {}
     for name, value in settings.items():
-        if name not in known:
-            raise unknown("option", name, known)
-        first, *rest = known[name].path
+        if name not in fields:
+            raise unknown("option", name, fields)
+        first, *rest = fields[name].path
         if rest:
             prefix = _spec(next(f for f in dataclasses.fields(config) if f.name == first)).prefix or ""
             inside.setdefault(first, {})[name.removeprefix(prefix)] = value

@@ -58,9 +58,9 @@ def finite(what: str, value: object) -> float:
     """A finite number; anything else is refused."""
     if isinstance(value, SupportsFloat):
         with suppress(TypeError, ValueError, OverflowError):
-            found = float(value)
-            if math.isfinite(found):
-                return found
+            number = float(value)
+            if math.isfinite(number):
+                return number
     raise UserError(f"{what} {value!r}: expected a finite number")
 
 

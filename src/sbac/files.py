@@ -72,10 +72,10 @@ def cache_folder() -> Path:
             if os.access(folder, os.W_OK) and not folder.stat().st_mode & stat.S_IWOTH:
                 return folder
     # Others must not be able to put anything there: what is cached are programs.
-    made = tempfile.mkdtemp(prefix="sbac-cache-")
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    print(f"note: no home folder that can be written; compiled programs are kept in {made} meanwhile", file=sys.stderr)
-    return Path(made)
+    path = tempfile.mkdtemp(prefix="sbac-cache-")
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    print(f"note: no home folder that can be written; compiled programs are kept in {path} meanwhile", file=sys.stderr)
+    return Path(path)
 
 
 def check_output(path: Path) -> None:
@@ -172,12 +172,12 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def pack_arrays(arrays: Mapping[str, NDArray[Any]], header: Mapping[str, str] | None = None) -> bytes:
+def pack_arrays(arrays: Mapping[str, NDArray[Any]], header: dict[str, str] | None = None) -> bytes:
     """Arrays as the bytes of a safetensors file."""
     from safetensors.numpy import save
 
     # ascontiguousarray would turn 0-d arrays into 1-d ones.
-    return save({name: np.array(array, order="C", copy=None) for name, array in arrays.items()}, _optional(header))
+    return save({name: np.array(array, order="C", copy=None) for name, array in arrays.items()}, header)
 
 
 def unpack_arrays(data: bytes) -> Arrays:
@@ -187,11 +187,7 @@ def unpack_arrays(data: bytes) -> Arrays:
     return load(data)
 
 
-def _optional(header: Mapping[str, str] | None) -> dict[str, str] | None:
-    return None if header is None else dict(header)
-
-
-def write_safetensors(path: Path, arrays: Mapping[str, NDArray[Any]], header: Mapping[str, str]) -> None:
+def write_safetensors(path: Path, arrays: Mapping[str, NDArray[Any]], header: dict[str, str]) -> None:
     """Writes a safetensors file. Equal arrays with a header of one entry make equal files."""
     write_atomic(path, pack_arrays(arrays, header))
 

@@ -3,7 +3,6 @@
 import sys
 import threading
 import time
-from typing import Protocol
 
 FIRST_LINE = 10.0
 """Seconds before the first plain line: what is done by then needs none."""
@@ -15,16 +14,20 @@ BAR = 24
 """Characters of a notebook's bar."""
 
 
-class Display(Protocol):
-    """Somewhere to show how far a stretch of work is. All calls come from the thread that works."""
+class Display:
+    """Somewhere to show how far a stretch of work is; this one shows nothing. All calls come from one thread."""
 
-    def start(self) -> None: ...
+    def start(self) -> None:
+        pass
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        pass
 
-    def begin(self, label: str, total: int, done: int) -> None: ...
+    def begin(self, label: str, total: int, done: int) -> None:
+        pass
 
-    def reach(self, done: int, note: str) -> None: ...
+    def reach(self, done: int, note: str) -> None:
+        pass
 
 
 class Progress:
@@ -37,28 +40,24 @@ class Progress:
         self._display = _display(shown)
 
     def __enter__(self) -> "Progress":
-        if self._display is not None:
-            self._display.start()
+        self._display.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._display is not None:
-            self._display.stop()
+        self._display.stop()
 
     def begin(self, label: str, total: int, done: int = 0) -> None:
         """Starts a new line: `done` of `total` steps are done. Until the first `reach`, it says that it compiles."""
-        if self._display is not None:
-            self._display.begin(label, total, done)
+        self._display.begin(label, total, done)
 
     def reach(self, done: int, note: str = "") -> None:
         """Sets how many steps of the newest line are done."""
-        if self._display is not None:
-            self._display.reach(done, note)
+        self._display.reach(done, note)
 
 
-def _display(shown: bool | None) -> Display | None:
+def _display(shown: bool | None) -> Display:
     if shown is False:
-        return None
+        return Display()
     if shown or sys.stderr.isatty():
         return TerminalBar()
     return NotebookBar() if in_notebook() else PlainLines()
@@ -69,7 +68,7 @@ def in_notebook() -> bool:
     return "ipykernel" in sys.modules and type(sys.stderr).__module__.startswith("ipykernel")
 
 
-class TerminalBar:
+class TerminalBar(Display):
     """Rich's bar."""
 
     def __init__(self) -> None:
@@ -132,7 +131,7 @@ class Stretch:
         return ", ".join([*parts, *([self.note] if self.note else [])])
 
 
-class PlainLines:
+class PlainLines(Display):
     """A plain line a minute, for logs and pipes. A thread of its own writes it: compiling takes minutes as well."""
 
     def __init__(self) -> None:
@@ -162,14 +161,11 @@ class PlainLines:
                 print(now.text(), file=sys.stderr, flush=True)
 
 
-class NotebookBar:
+class NotebookBar(Display):
     """A line that is written over, which every notebook can show."""
 
     def __init__(self) -> None:
         self._now: Stretch | None = None
-
-    def start(self) -> None:
-        pass
 
     def stop(self) -> None:
         self._end_line()

@@ -103,18 +103,18 @@ def _record(record: type[Record], value: object, where: str, path: str) -> Recor
         raise _unexpected(value, "an object", where, path)
     annotations = _annotations(record)
     fields = dataclasses.fields(record)
-    known = {field.name for field in fields}
-    found: dict[str, Any] = {}
+    names = {field.name for field in fields}
+    values: dict[str, Any] = {}
     for field in fields:
         at = f"{path}.{field.name}" if path else field.name
         if field.metadata.get("rest"):
-            others = {key: entry for key, entry in value.items() if key not in known}
-            found[field.name] = _parsed(annotations[field.name], others, where, path)
+            others = {key: entry for key, entry in value.items() if key not in names}
+            values[field.name] = _parsed(annotations[field.name], others, where, path)
         elif field.name in value:
-            found[field.name] = _parsed(annotations[field.name], value[field.name], where, at)
+            values[field.name] = _parsed(annotations[field.name], value[field.name], where, at)
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise UserError(f"{where}: {at} is missing")
-    return record(**found)
+    return record(**values)
 
 
 def _parsed(kind: Annotation, value: object, where: str, path: str) -> object:
@@ -147,7 +147,10 @@ def _parsed(kind: Annotation, value: object, where: str, path: str) -> object:
             entries = [_parsed(arguments[0], entry, where, f"{path}[{i}]") for i, entry in enumerate(value)]
         return tuple(entries) if origin is tuple else entries
     if kind is float and type(value) is int:
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise _unexpected(value, "a number that a float can hold", where, path) from None
     if kind in EXPECTED and isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
         return value
     raise _unexpected(value, EXPECTED.get(kind, str(kind)), where, path)

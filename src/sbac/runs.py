@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -171,7 +171,7 @@ class Episodes:
     scores: list[float] | None
     versions: Mapping[str, str] | None = None
     discounted_returns: list[float] | None = None
-    """The discounted returns, with the run's own discount; runs of earlier versions lack them."""
+    """With the run's own discount."""
 
 
 @dataclass(frozen=True)
@@ -213,8 +213,8 @@ PLACE = ("algorithm", "seed", "phase", "step", "group")
 
 def place_columns(place: Place) -> dict[str, Setting]:
     """The columns of a row that say which run it is about, and when."""
-    about = {"algorithm": place.algorithm, "seed": place.seed, **place.setting}
-    return {**about, "group": place.group, "phase": place.phase, "step": place.step}
+    run = {"algorithm": place.algorithm, "seed": place.seed, **place.setting}
+    return {**run, "group": place.group, "phase": place.phase, "step": place.step}
 
 
 def metric_json(row: MetricRow) -> dict[str, Json]:
@@ -237,13 +237,18 @@ def parse_place(row: Mapping[str, object], fields: Collection[str], where: str) 
     return parse(Place, {name: row[name] for name in PLACE if name in row} | {"setting": setting}, where)
 
 
-def read_metrics(path: Path, record: RunRecord) -> list[MetricRow]:
-    """The rows of metrics.jsonl."""
-    fields = config_fields(record)
-    rows: list[MetricRow] = []
+def placed_rows(path: Path, record: RunRecord) -> Iterator[tuple[Place, dict[str, Any], str]]:
+    """The rows of metrics.jsonl or evaluations.jsonl: the place of each, its columns, and its file and line."""
+    fields = set(record.runs[0])
     for number, row in enumerate(files.read_rows(path), 1):
         where = f"{path}: line {number}"
-        place = parse_place(row, fields, where)
+        yield parse_place(row, fields, where), row, where
+
+
+def read_metrics(path: Path, record: RunRecord) -> list[MetricRow]:
+    """The rows of metrics.jsonl."""
+    rows: list[MetricRow] = []
+    for place, row, where in placed_rows(path, record):
         logged = {name: value for name, value in row.items() if name not in place.setting and name not in PLACE}
         rows.append(MetricRow(place, parse(Logged, logged, where).values))
     return rows
@@ -251,12 +256,10 @@ def read_metrics(path: Path, record: RunRecord) -> list[MetricRow]:
 
 def read_evaluations(path: Path, record: RunRecord) -> list[EvaluationRow]:
     """The rows of evaluations.jsonl."""
-    fields = config_fields(record)
-    rows: list[EvaluationRow] = []
-    for number, row in enumerate(files.read_rows(path), 1):
-        where = f"{path}: line {number}"
-        rows.append(EvaluationRow(parse_place(row, fields, where), parse(Episodes, _with_numbers(row), where)))
-    return rows
+    return [
+        EvaluationRow(place, parse(Episodes, _with_numbers(row), where))
+        for place, row, where in placed_rows(path, record)
+    ]
 
 
 def _with_numbers(row: Mapping[str, object]) -> dict[str, object]:
@@ -288,11 +291,6 @@ def offered(policies: Iterable[Policy]) -> list[Policy]:
     return list(policies)
 
 
-def config_fields(record: RunRecord) -> set[str]:
-    """The names of the options that the run's method has."""
-    return set(record.runs[0])
-
-
 class Run:
     """A training run: its record, its metrics and evaluations, and the policies that came out.
 
@@ -314,11 +312,11 @@ class Run:
         self.folder = folder
 
     def __repr__(self) -> str:
-        about = self.record
-        learned = f"from {about.data.name}" if about.data is not None else f"in {about.environment}"
-        count = f"{len(self.policies)} of {len(about.labels)} policies"
+        record = self.record
+        learned = f"from {record.data.name}" if record.data is not None else f"in {record.environment}"
+        count = f"{len(self.policies)} of {len(record.labels)} policies"
         where = "" if self.folder is None else f", in {self.folder}"
-        return f"Run({about.algorithm}, preset {about.preset}, {learned}: {count}{where})"
+        return f"Run({record.algorithm}, preset {record.preset}, {learned}: {count}{where})"
 
     @property
     def config(self) -> dict[str, Any]:
@@ -343,10 +341,8 @@ class Run:
 
     @property
     def diverged(self) -> list[str]:
-        """Labels of the runs that failed. Earlier versions kept policies that hold an infinity or a NaN."""
-        failed = self.failures
-        found = [(policy_record(policy).label, policy.is_finite) for policy in self.policies]
-        return [label for label, finite in found if label in failed or not finite]
+        """Labels of the runs that failed."""
+        return list(self.failures)
 
     @staticmethod
     def load(folder: str | Path) -> "Run":

@@ -55,7 +55,7 @@ Progress = Callable[[Json], None]
 
 
 @dataclass(frozen=True)
-class Request(Generic[Answer]):
+class PendingRequest(Generic[Answer]):
     """A request on its way to a worker, where its answer goes, and what is called with its progress."""
 
     message: Message
@@ -63,7 +63,7 @@ class Request(Generic[Answer]):
     progress: Progress
 
 
-Requests = queue.SimpleQueue[Request[Answer] | None]
+Requests = queue.SimpleQueue[PendingRequest[Answer] | None]
 """The requests of a worker; None ends it. Not a Queue: Ctrl-C in the middle of its `put` leaves its lock closed, and
 closing the pool would wait for ever."""
 
@@ -109,7 +109,7 @@ class WorkerPool(Generic[Answer]):
         if self._abandoned:
             answer.cancel()
         else:
-            self._queues[worker].put(Request(message, answer, progress))
+            self._queues[worker].put(PendingRequest(message, answer, progress))
         return answer
 
     @property
@@ -217,8 +217,8 @@ def _ending(code: int) -> str:
     """How a process ended, in words."""
     if code >= 0:
         return f"ended with exit code {code}"
-    known = {number.value: number.name for number in signal.Signals}
-    return f"was ended by {known.get(-code, f'signal {-code}')}"
+    names = {number.value: number.name for number in signal.Signals}
+    return f"was ended by {names.get(-code, f'signal {-code}')}"
 
 
 def import_path() -> str:
@@ -226,15 +226,15 @@ def import_path() -> str:
 
     The current folder comes last if this process has it, so that no file in it takes the place of a package.
     """
-    own = str(Path(__file__).parents[1])
+    package = str(Path(__file__).parents[1])
     asked = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     try:
         here = os.getcwd()
     except OSError:  # it was removed
         here = ""
-    found = dict.fromkeys(os.path.join(here, folder).rstrip(os.sep) for folder in [*sys.path, *asked])
-    others = [folder for folder in found if folder not in ("", own, here) and os.pathsep not in folder]
-    return os.pathsep.join([own, *others, *([here] if here in found and here != own else [])])
+    folders = dict.fromkeys(os.path.join(here, folder).rstrip(os.sep) for folder in [*sys.path, *asked])
+    others = [folder for folder in folders if folder not in ("", package, here) and os.pathsep not in folder]
+    return os.pathsep.join([package, *others, *([here] if here in folders and here != package else [])])
 
 
 def end_with_parent(parent: int) -> None:

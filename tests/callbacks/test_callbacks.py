@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-import numpy as np
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
@@ -19,6 +18,7 @@ from sbac.callbacks import Row, TensorBoard, WeightsAndBiases
 from sbac.callbacks.callback import curves, row_label
 from sbac.errors import UserError
 from sbac.runs import Run
+from tests.training.test_request import make_log
 
 METRICS: list[Row] = [
     {"algorithm": "bc", "seed": 0, "alpha": 0.5, "w": None, "group": 0, "phase": "clone", "step": 3, "loss": 1.5},
@@ -48,18 +48,6 @@ class Recorder(sbac.Callback):
         self.ended.append(run)
 
 
-def small_data() -> sbac.Dataset:
-    rng = np.random.default_rng(0)
-    ends = np.arange(60) % 20 == 19
-    return sbac.Dataset(
-        observations=rng.normal(size=(60, 3)),
-        actions=rng.uniform(-1, 1, (60, 1)),
-        rewards=rng.normal(size=60),
-        terminals=np.zeros(60, bool),
-        timeouts=ends,
-    )
-
-
 def small_training(callbacks: Sequence[sbac.Callback], **options: Any) -> Run:
     settings: dict[str, Any] = {
         "hidden": (8,),
@@ -68,7 +56,7 @@ def small_training(callbacks: Sequence[sbac.Callback], **options: Any) -> Run:
         "seeds": 2,
         "learning_rate": [1e-3, 3e-3],
     }
-    return sbac.train(small_data(), "bc", callbacks=callbacks, progress=False, **(settings | options))
+    return sbac.train(make_log(60, 20), "bc", callbacks=callbacks, progress=False, **(settings | options))
 
 
 def test_a_callback_hears_every_row() -> None:
@@ -176,7 +164,7 @@ def test_a_logger_that_is_not_installed(
 
 
 def test_the_option_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sbac.data.load", lambda *_, **__: small_data())
+    monkeypatch.setattr("sbac.data.load", lambda *_, **__: make_log(60, 20))
     options = ["--no-evaluate", "--steps", "50", "--hidden", "8", "--batch-size", "16", "--log", "tensorboard"]
     assert cli.main(["train", "--algorithm", "bc", "--out", str(tmp_path / "run"), *options]) == 0
     assert len(logged(tmp_path / "run" / "tensorboard" / "seed=0")) == 2 * 50  # the loss, and that of episodes held out

@@ -108,6 +108,7 @@ def test_train_takes_the_same_options(odd, monkeypatch):
 
 def test_a_minari_dataset_is_evaluated_in_its_own_environment(log, tmp_path):
     """In MountainCarContinuous, whose sizes the log has; an environment that is not here is not asked for."""
+    from sbac.training.folder import Folder
     from sbac.training.request import OfflineRequest
 
     columns = log | {name: log[name][:, :2] for name in ("observations", "next_observations")}
@@ -116,7 +117,7 @@ def test_a_minari_dataset_is_evaluated_in_its_own_environment(log, tmp_path):
     for env_id, expected in (("MountainCarContinuous-v0", "MountainCarContinuous-v0"), ("Nowhere-v7", None)):
         spec = json.dumps({"id": env_id, "kwargs": {}})
         folder = write_minari_of(tmp_path / env_id, columns, action_space=box, env_spec=spec)
-        request = OfflineRequest(data=sbac.load(folder), algorithm="bc", folder=tmp_path / "run")
+        request = OfflineRequest(data=sbac.load(folder), algorithm="bc", folder=Folder(tmp_path / "run"))
         assert request.watched_in == request.record.evaluation.environment == expected
 
 

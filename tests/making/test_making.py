@@ -184,7 +184,7 @@ def test_files_identities_and_what_is_left_alone(tmp_path: Path) -> None:
 
 def test_all_means_the_fifteen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(making, "made", lambda names, *rest: asked.extend(names) or iter(()))
+    monkeypatch.setattr(making, "played", lambda names, *rest: asked.extend(names) or iter(()))
     make_datasets("all", out=tmp_path)
     assert asked == made_names() and len(asked) == 15
 

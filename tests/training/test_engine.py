@@ -9,9 +9,9 @@ import pytest
 
 import sbac
 from sbac.algorithms import REGISTRY, find
-from sbac.algorithms.base import Spec
-from sbac.config import fields_of
-from sbac.training.engine import Program
+from sbac.algorithms.base import Actor, Algorithm, Phase, Spec
+from sbac.config import Config, Options, config, fields_of, nested, per_run
+from sbac.training.engine import Program, fields_read
 from sbac.training.grid import members
 from sbac.training.table import Scaling, build_table, draw, join
 
@@ -69,6 +69,45 @@ def test_phases_run_once_per_distinct_value_of_what_they_read() -> None:
     assert [len(prog.members(phase)) for phase in (0, 1)] == [3, 6]
     assert "ratio_learning_rate" not in prog.distinguishing(0) and "ratio_form" in prog.distinguishing(0)
     assert "ratio_learning_rate" in prog.distinguishing(1)
+
+
+@config
+class Inner(Options):
+    size: float = per_run(1.0, "How large.")
+
+
+@config
+class Outer(Config):
+    steps: tuple[int, ...] = (1, 1, 1)
+    inner: Inner = nested(Inner(), prefix="inner_", group="the method")
+    rate: float = per_run(0.1, "How fast.")
+
+
+def test_what_a_phase_reads_is_found_in_groups_in_metrics_and_in_the_policy() -> None:
+    """What is put in the place of a field, and what is never used, counts as not read."""
+
+    def init(config: Any, spec: Any, past: Any, key: Any) -> Any:
+        return {"x": jnp.zeros(())}
+
+    def update(config: Any, past: Any, state: Any, batch: Any, key: Any, step: Any) -> Any:
+        return {"x": state["x"] + config.inner.replace(size=1.0).size}, {}
+
+    def metric(config: Any, past: Any, state: Any, batch: Any, key: Any, step: Any) -> Any:
+        return state, {"size": 2 * config.inner.size}
+
+    def actor(config: Any, past: Any, state: Any) -> Any:
+        return Actor("deterministic", {}, {"x": state["x"]})
+
+    def discounting(config: Any, past: Any, state: Any) -> Any:
+        return Actor("deterministic", {}, {"x": config.discount})
+
+    phases = Phase("a", init, update, actor), Phase("b", init, metric, actor), Phase("c", init, update, discounting)
+    method, data = Algorithm("probe", Outer, phases, "a test", {"quick": {}}), make_data()
+    (run,) = members(method, "quick", 1, {})
+    scaling = Scaling.of(data, run.config)
+    spec = Spec(3, 2, jnp.zeros((1, 5, 3)))
+    reads = fields_read(method, run, build_table(data, scaling), spec)
+    assert reads == [set(), {"inner_size"}, {"inner_size", "discount"}]
 
 
 def test_a_chunk_can_be_cut_anywhere() -> None:

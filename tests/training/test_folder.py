@@ -5,32 +5,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.training.test_request import TINY, make_log
 
 import sbac
 from sbac import files
 from sbac.errors import UserError
 from sbac.runs import RunRecord, Watch
-from sbac.training.folder import open_folder
-
-TINY: dict[str, Any] = {"steps": 4, "hidden": (4,), "batch_size": 8, "progress": False}
-
-
-def log(rows: int = 60, episode: int = 10) -> sbac.Dataset:
-    rng = np.random.default_rng(0)
-    ends = np.arange(1, rows + 1) % episode == 0
-    return sbac.Dataset(
-        observations=rng.normal(size=(rows, 3)),
-        actions=rng.uniform(-1, 1, (rows, 2)),
-        rewards=rng.normal(size=rows),
-        terminals=np.zeros(rows, bool),
-        timeouts=ends,
-    )
+from sbac.training.folder import Folder, open_folder
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("finished") / "run"
-    sbac.train(log(), "bc", out=folder, **TINY)
+    sbac.train(make_log(), "bc", out=folder, **TINY)
     return folder
 
 
@@ -47,8 +34,8 @@ def copied(folder: Path, to: Path) -> Path:
 
 def test_a_folder_is_written_by_one_process_at_a_time(tmp_path: Path) -> None:
     record = RunRecord(1, "bc", "quick", ["seed=0"], [{"seed": 0}], Watch(None, 1, 0, None), {})
-    with open_folder(tmp_path / "run", record, False, False), pytest.raises(UserError, match="in use"):
-        open_folder(tmp_path / "run", record, True, False)
+    with open_folder(Folder(tmp_path / "run"), record), pytest.raises(UserError, match="in use"):
+        open_folder(Folder(tmp_path / "run", resume=True), record)
 
 
 def test_what_cannot_begin_replaces_nothing(finished: Path, tmp_path: Path) -> None:
@@ -56,17 +43,17 @@ def test_what_cannot_begin_replaces_nothing(finished: Path, tmp_path: Path) -> N
     run = copied(finished, tmp_path / "run")
     for _ in range(2):
         with pytest.raises(UserError, match="no row has a known next state"):
-            sbac.train(log(episode=1), "td3-bc", out=run, overwrite=True, **TINY)
+            sbac.train(make_log(episode=1), "td3-bc", out=run, overwrite=True, **TINY)
         assert contents(run) == contents(finished)
     with pytest.raises(UserError, match="no row has a known next state"):
-        sbac.train(log(episode=1), "td3-bc", out=tmp_path / "new", **TINY)
+        sbac.train(make_log(episode=1), "td3-bc", out=tmp_path / "new", **TINY)
     assert not (tmp_path / "new").exists()
 
 
 def test_a_run_cannot_start_from_the_folder_it_replaces(finished: Path, tmp_path: Path) -> None:
     run = copied(finished, tmp_path / "run")
     with pytest.raises(UserError, match="start from itself"):
-        sbac.train(log(), "bc", out=run, overwrite=True, warm_start=run, **TINY)
+        sbac.train(make_log(), "bc", out=run, overwrite=True, warm_start=run, **TINY)
     assert contents(run) == contents(finished)
 
 
@@ -74,7 +61,7 @@ def test_a_kill_during_a_replacement_loses_nothing(finished: Path, tmp_path: Pat
     run = tmp_path / "run"
     copied(finished, run / ".replaced")
     with pytest.raises(UserError, match="holds a run already"):
-        sbac.train(log(), "bc", out=run, **TINY)
+        sbac.train(make_log(), "bc", out=run, **TINY)
     assert contents(run) == contents(finished)
 
 
@@ -90,26 +77,26 @@ def test_a_kill_while_a_run_is_set_aside_loses_nothing(
         (run / name).rename(run / ".replaced" / name)
     flags: dict[str, Any] = {flag: True} if flag else {}
     with pytest.raises(UserError):
-        sbac.train(log(episode=1), "td3-bc", out=run, **TINY, **flags)
+        sbac.train(make_log(episode=1), "td3-bc", out=run, **TINY, **flags)
     assert contents(run) == contents(finished)
 
 
 def test_what_was_replaced_is_gone_in_the_end(finished: Path, tmp_path: Path) -> None:
     run = copied(finished, tmp_path / "run")
-    sbac.train(log(), "bc", out=run, overwrite=True, **TINY)
+    sbac.train(make_log(), "bc", out=run, overwrite=True, **TINY)
     assert {path.name for path in run.iterdir()} == {path.name for path in finished.iterdir()}
 
 
 def test_a_kill_during_the_first_write_leaves_an_empty_folder(tmp_path: Path) -> None:
-    (tmp_path / "config.json.tmp").write_text("{")
-    assert len(sbac.train(log(), "bc", out=tmp_path, resume=True, **TINY).policies) == 1
+    (tmp_path / f".{'0' * 16}.tmp").write_text("{")
+    assert len(sbac.train(make_log(), "bc", out=tmp_path, resume=True, **TINY).policies) == 1
 
 
 def test_a_finished_run_without_its_checkpoint_is_left_alone(finished: Path, tmp_path: Path) -> None:
     run = copied(finished, tmp_path / "run")
     files.remove(run / "checkpoint")
     before = contents(run)
-    assert len(sbac.train(log(), "bc", out=run, resume=True, **TINY).policies) == 1
+    assert len(sbac.train(make_log(), "bc", out=run, resume=True, **TINY).policies) == 1
     assert contents(run) == before
 
 
@@ -139,19 +126,19 @@ def test_validation_needs_rows_that_the_method_can_use() -> None:
     assert held_out is not None and len(held_out) == 1
     metrics = sbac.train(data, "td3-bc", **TINY).metrics
     assert not any(name.startswith("validation") for name in metrics[-1])
-    assert any(name.startswith("validation") for name in sbac.train(log(), "td3-bc", **TINY).metrics[-1])
+    assert any(name.startswith("validation") for name in sbac.train(make_log(), "td3-bc", **TINY).metrics[-1])
 
 
 def test_labels_tell_runs_apart(tmp_path: Path) -> None:
     rates = [0.00012345678, 0.00012345679]
-    run = sbac.train(log(), "bc", out=tmp_path / "run", learning_rate=rates, **TINY)
+    run = sbac.train(make_log(), "bc", out=tmp_path / "run", learning_rate=rates, **TINY)
     assert len(run.policies) == 2 and len(set(run.config["labels"])) == 2
 
 
 def test_whole_numbers_of_any_kind() -> None:
     numbers: dict[str, Any] = {"seeds": np.int64(2), **TINY, "steps": np.int32(4)}
-    assert len(sbac.train(log(), "bc", **numbers).policies) == 2
+    assert len(sbac.train(make_log(), "bc", **numbers).policies) == 2
     wrong: list[Any] = [2.0, None, "5", [0.5]]
     for seeds in wrong:
         with pytest.raises(UserError, match="seeds"):
-            sbac.train(log(), "bc", seeds=seeds, **TINY)
+            sbac.train(make_log(), "bc", seeds=seeds, **TINY)

@@ -5,10 +5,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import jax
 import numpy as np
 import pytest
+from tests.training.test_folder import contents
+from tests.training.test_request import make_log
+from tests.training.test_together import pendulum
 
 import sbac
 from sbac import files
@@ -16,24 +18,13 @@ from sbac.runs import Failure
 from sbac.training.engine import Inputs, Program
 from sbac.training.writer import Writer
 
-from .test_request import make_log
-
 SMALL: dict[str, Any] = {"steps": 8, "hidden": (4,), "batch_size": 8, "progress": False}
-
-
-def pendulum() -> gymnasium.Env[Any, Any]:
-    """An environment that is a function: its episodes are played in this process, and no other is started."""
-    return gymnasium.make("Pendulum-v1")
 
 
 WATCHED: dict[str, Any] = {"environment": pendulum, "episodes": 1, "evaluate_every": 2}
 
 
 TWO: dict[str, Any] = {"seeds": 2, "checkpoint_seconds": 0.0, **SMALL, **WATCHED}
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 def poison(monkeypatch: pytest.MonkeyPatch, phase: int, row: int, at: int) -> None:

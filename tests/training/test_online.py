@@ -117,14 +117,3 @@ def test_a_run_in_an_environment(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.arrays["scale/action_high"], [2.0])
     with pytest.raises(UserError, match="holds a run already"):
         sbac.train_online("Pendulum-v1", "td3", out=out)
-
-
-def test_what_cannot_be_trained_online() -> None:
-    with pytest.raises(UserError, match="learns from a log"):
-        sbac.train_online("Pendulum-v1", "bc")
-    with pytest.raises(UserError, match="multiple of instances"):
-        sbac.train_online("Pendulum-v1", instances=3, round_steps=50)
-    with pytest.raises(UserError, match="not a flat box"):
-        sbac.train_online("CartPole-v1", "sac")
-    with pytest.raises(UserError, match="learns in an environment"):
-        sbac.train({}, algorithm="sac")

@@ -11,22 +11,22 @@ import sbac
 from sbac import files
 from sbac.errors import UserError
 from sbac.records import as_json
-from sbac.runs import read_record
-from sbac.training.folder import open_folder
+from sbac.runs import WarmStart, read_record
+from sbac.training.folder import Folder, open_folder
 from sbac.training.online.request import OnlineRequest
-from sbac.training.request import OfflineRequest
+from sbac.training.request import Evaluating, Grid, OfflineRequest
 
 TINY: dict[str, Any] = {"steps": 4, "hidden": (4,), "batch_size": 8, "progress": False}
 
 
-def make_log(rows: int = 60) -> sbac.Dataset:
+def make_log(rows: int = 60, episode: int = 10) -> sbac.Dataset:
     rng = np.random.default_rng(0)
     return sbac.Dataset(
         observations=rng.normal(size=(rows, 3)),
         actions=rng.uniform(-2, 2, (rows, 1)),
         rewards=rng.normal(size=rows),
         terminals=np.zeros(rows, bool),
-        timeouts=np.arange(1, rows + 1) % 10 == 0,
+        timeouts=np.arange(1, rows + 1) % episode == 0,
         action_low=[-2.0],
         action_high=[2.0],
     )
@@ -36,19 +36,16 @@ def make_log(rows: int = 60) -> sbac.Dataset:
     ("asked", "message"),
     [
         ({"algorithm": "sac"}, "learns in an environment"),
-        ({"preset": "quikc"}, "did you mean 'quick'"),
-        ({"options": {"no_such_option": 1}}, "unknown option of bc"),
-        ({"episodes": 0}, "episodes 0"),
-        ({"evaluate_every": 0}, "evaluate_every 0"),
-        ({"environment": "No-such-v0"}, "No-such-v0"),
-        ({"environment": "Hopper-v4"}, "11 observations"),
-        ({"warm_start": Path("no-such-run")}, "no-such-run"),
-        ({"evaluation_seed": -1}, "evaluation_seed -1: expected at least 0"),
-        ({"options": {"hidden": [[10] * 100, [4]]}}, "too many for the name of a policy's file"),
+        ({"grid": Grid(preset="quikc")}, "did you mean 'quick'"),
+        ({"grid": Grid(options={"no_such_option": 1})}, "unknown option of bc"),
+        ({"evaluating": Evaluating(environment="No-such-v0")}, "No-such-v0"),
+        ({"evaluating": Evaluating(environment="Hopper-v4")}, "11 observations"),
+        ({"warm_start": WarmStart("no-such-run")}, "no-such-run"),
+        ({"grid": Grid(options={"hidden": [[10] * 100, [4]]})}, "too many for the name of a policy's file"),
     ],
 )
 def test_a_request_that_cannot_be_trained(asked: dict[str, Any], message: str, tmp_path: Path) -> None:
-    wanted: dict[str, Any] = {"data": make_log(), "algorithm": "bc", "folder": tmp_path / "run", **asked}
+    wanted: dict[str, Any] = {"data": make_log(), "algorithm": "bc", "folder": Folder(tmp_path / "run"), **asked}
     with pytest.raises(UserError, match=message):
         OfflineRequest(**wanted)
     assert not (tmp_path / "run").exists()
@@ -56,13 +53,26 @@ def test_a_request_that_cannot_be_trained(asked: dict[str, Any], message: str, t
 
 @pytest.mark.parametrize(
     ("asked", "message"),
-    [({"algorithm": "bc"}, "learns from a log"), ({"instances": 3}, "multiple"), ({"environment": "No-v0"}, "No-v0")],
+    [
+        ({"algorithm": "bc"}, "learns from a log"),
+        ({"instances": 3}, "multiple of instances"),
+        ({"environment": "No-v0"}, "No-v0"),
+        ({"environment": "CartPole-v1"}, "not a flat box"),
+    ],
 )
 def test_an_online_request_that_cannot_be_trained(asked: dict[str, Any], message: str, tmp_path: Path) -> None:
-    wanted: dict[str, Any] = {"environment": "Pendulum-v1", "algorithm": "td3", "folder": tmp_path / "run", **asked}
+    folder = Folder(tmp_path / "run")
+    wanted: dict[str, Any] = {"environment": "Pendulum-v1", "algorithm": "td3", "folder": folder, **asked}
     with pytest.raises(UserError, match=message):
         OnlineRequest(**wanted)
-    assert not (tmp_path / "run").exists()
+    assert not folder.path.exists()
+
+
+@pytest.mark.parametrize("name", ["episodes", "evaluate_every", "evaluation_seed"])
+def test_an_evaluation_that_cannot_be(name: str) -> None:
+    wrong: dict[str, Any] = {name: -1}
+    with pytest.raises(UserError, match=f"{name} -1: expected at least"):
+        Evaluating(**wrong)
 
 
 def test_data_that_do_not_fit_the_task_they_claim(tmp_path: Path) -> None:
@@ -89,30 +99,32 @@ def test_the_record_on_disk_is_that_of_the_request(tmp_path: Path) -> None:
     offline = OfflineRequest(
         data=make_log(),
         algorithm="bc",
-        folder=tmp_path / "offline",
-        environment="Pendulum-v1",
-        evaluate_at=(20, 10, 20),
-        options={"learning_rate": [1e-3, 1e-2]},
+        folder=Folder(tmp_path / "offline"),
+        grid=Grid(options={"learning_rate": [1e-3, 1e-2]}),
+        evaluating=Evaluating(environment="Pendulum-v1", evaluate_at=(20, 10, 20)),
     )
-    online = OnlineRequest(environment="Pendulum-v1", algorithm="td3", folder=tmp_path / "online", instances=2)
+    online = OnlineRequest(environment="Pendulum-v1", algorithm="td3", folder=Folder(tmp_path / "online"), instances=2)
     for request in (offline, online):
-        with open_folder(request.folder, request.record, resume=False, overwrite=False):
-            assert as_json(read_record(request.folder)) == as_json(request.record)
+        with open_folder(request.folder, request.record):
+            assert as_json(read_record(request.folder.path)) == as_json(request.record)
     assert offline.record.evaluation.at == [10, 20] and offline.record.data is not None
     assert online.record.rounds is not None and online.record.rounds.instances == 2 and online.record.data is None
 
 
-def test_a_folder_whose_record_has_nulls_is_resumed(tmp_path: Path) -> None:
-    """Earlier versions wrote the options that were not used as null."""
+def test_another_run_is_not_resumed_and_the_option_is_named(tmp_path: Path) -> None:
+    """Also one whose options are not those of this version: it loads, and is not continued."""
     sbac.train(make_log(), "bc", out=tmp_path, **TINY)
-    path = tmp_path / "config.json"
-    config = json.loads(path.read_text())
-    assert "warm_start" not in config
-    config["evaluation"]["at"] = config["warm_start"] = None
-    path.write_text(json.dumps(config))
-    assert len(sbac.train(make_log(), "bc", out=tmp_path, resume=True, **TINY).policies) == 1
     with pytest.raises(UserError, match=r"evaluation\.every is None, not 3"):
         sbac.train(make_log(), "bc", out=tmp_path, resume=True, evaluate_every=3, **TINY)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    first = config["runs"][0]
+    without = {name: value for name, value in first.items() if name != "batch_size"}
+    for run, said in ((first | {"retired": 3}, "retired is 3, not None"), (without, "batch_size is None, not 8")):
+        path.write_text(json.dumps(config | {"runs": [run]}))
+        assert len(sbac.Run.load(tmp_path).policies) == 1
+        with pytest.raises(UserError, match=rf"cannot be resumed as this one: runs\[0\]\.{said}"):
+            sbac.train(make_log(), "bc", out=tmp_path, resume=True, **TINY)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import sys
 import textwrap
 from pathlib import Path
 
-import numpy as np
 import pytest
+from tests.training.test_request import make_log
 
 import sbac
 
@@ -39,7 +39,7 @@ DRIVER = """
             if path.name.startswith("state-"):
                 count[0] += 1
                 if count[0] == int(detail):
-                    path.with_name(path.name + ".tmp").write_bytes(data[: len(data) // 2])
+                    path.with_name(f".{'0' * 16}.tmp").write_bytes(data[: len(data) // 2])
                     die()
             real_write(path, data)
         files.write_atomic = write
@@ -66,21 +66,8 @@ DRIVER = """
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    rng = np.random.default_rng(0)
-    n = 600
-    ends = np.zeros(n, bool)
-    ends[49::50] = True
-    data = sbac.Dataset(
-        observations=rng.normal(size=(n, 3)),
-        actions=rng.uniform(-2, 2, (n, 1)),
-        rewards=rng.normal(size=n),
-        terminals=np.zeros(n, bool),
-        timeouts=ends,
-        action_low=[-2.0],
-        action_high=[2.0],
-    )
     path = tmp_path_factory.mktemp("data") / "log.npz"
-    data.save(path)
+    make_log(600, 50).save(path)
     return path
 
 

@@ -12,9 +12,10 @@ from sbac import files
 from sbac.environments.opening import EnvSource
 from sbac.runs import Run
 from sbac.training import loop
+from sbac.training.folder import Folder
 from sbac.training.launch import Group, Launch
 from sbac.training.loop import train_launches
-from sbac.training.request import OfflineRequest
+from sbac.training.request import Evaluating, Grid, OfflineRequest
 from sbac.training.writer import Writer
 
 SMALL: dict[str, Any] = {"hidden": [8], "batch_size": 16}
@@ -52,14 +53,9 @@ def launches(
             OfflineRequest(
                 data=log,
                 algorithm=algorithm,
-                folder=folder / str(i),
-                seeds=2,
-                steps=12,
-                options={**SMALL, **options},
-                environment=environment,
-                episodes=1,
-                evaluation_seed=0,
-                resume=True,
+                folder=Folder(folder / str(i), resume=True),
+                grid=Grid(seeds=2, steps=12, options={**SMALL, **options}),
+                evaluating=Evaluating(environment=environment, episodes=1, evaluation_seed=0),
             )
         )
         for i, log in enumerate(logs)

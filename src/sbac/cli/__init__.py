@@ -33,19 +33,19 @@ REQUIRED = frozenset(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; bad input ends with one line on stderr and exit code 2."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    known = argparse.Namespace(interrupted="", extra=[])
+    args = argparse.Namespace(interrupted="", extra=[])
     try:
         parser = build_parser()
         if words[:1] == ["train"]:  # a method's options are not declared here, and take all values that follow them
             started = train.as_started(words[1:])
-            known_words, known.extra = parser.below["train"].split(started)
-            known.started = train.without_folder(started)
-            words = ["train", *known_words]
+            declared, args.extra = parser.below["train"].split(started)
+            args.started = train.without_folder(started)
+            words = ["train", *declared]
             if any(word.split("=")[0] == "--algorithm" for word in words) and not HELP.isdisjoint(words):
-                parser.parse_args([word for word in words if word not in HELP], known)
-                return train.method_options(known)
-        parser.parse_args(words, known)
-        return known.run(known) or 0
+                parser.parse_args([word for word in words if word not in HELP], args)
+                return train.method_options(args)
+        parser.parse_args(words, args)
+        return args.run(args) or 0
     except UserError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
         raise
     except KeyboardInterrupt:
-        print("; ".join(filter(None, ["interrupted", known.interrupted])), file=sys.stderr)
+        print("; ".join(filter(None, ["interrupted", args.interrupted])), file=sys.stderr)
         return 130
 
 

@@ -65,17 +65,17 @@ class Parser(argparse.ArgumentParser):
 
     def split(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
         """The words this parser knows, and the options it does not know with all their values."""
-        known: list[str] = []
+        declared: list[str] = []
         others: list[str] = []
-        target = known
+        target = declared
         for word in words:
             if word in HELP:
-                known.append(word)
+                declared.append(word)
                 continue
             if word.startswith("--") and word != "--":
-                target = known if word.split("=")[0] in self._option_string_actions else others
+                target = declared if word.split("=")[0] in self._option_string_actions else others
             target.append(word)
-        return known, others
+        return declared, others
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message} (see {self.prog} --help)")
@@ -88,8 +88,8 @@ class Parser(argparse.ArgumentParser):
     @property
     def choices(self) -> list[str]:
         """The names that may stand as its first word."""
-        found = (a.choices for a in self._get_positional_actions() if a.choices is not None)
-        return [str(name) for names in found for name in names]
+        named = (a.choices for a in self._get_positional_actions() if a.choices is not None)
+        return [str(name) for names in named for name in names]
 
 
 class _AddsParsers(Protocol):
@@ -130,5 +130,5 @@ class Commands:
         for title, listed in self._groups.items():
             if listed:
                 lines += ["", *([f"{title}:"] if title else [])]
-                lines += [f"  {name:<11} {about}" for name, about in listed.items()]
+                lines += [f"  {name:<11} {line}" for name, line in listed.items()]
         self.parser.description = "\n".join(lines)

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sbac.cli.core import HELP, Commands, Parser
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from sbac.data import Dataset
     from sbac.data.streaming import StreamedLog
     from sbac.runs import Run
+
+SAME_NAME = ("preset", "episodes", "evaluate_every", "workers", "resume", "overwrite")
+"""Options of the command that are passed on under their own names."""
 
 
 def add(commands: Commands) -> None:
@@ -41,7 +45,6 @@ def add(commands: Commands) -> None:
     what.add_argument("--preset", default="quick", metavar="NAME", help="quick (default), paper, tuned, ...")
     what.add_argument("--seeds", nargs="+", type=int, default=[1], metavar="N", help="how many seeds, or which ones")
     what.add_argument("--steps", nargs="+", type=int, metavar="N", help="gradient steps, of all phases or of each")
-    what.add_argument("--dial", action="store_true", help="one policy for a range of alpha (sbac)")
     what.add_argument("--select", action="store_true", help="then choose a policy from the log alone (sbac select)")
     what.add_argument("--warm-start", metavar="RUN", help="start from the networks of a finished run")
     folder = parser.add_argument_group("the run's folder")
@@ -70,18 +73,16 @@ def as_started(words: Sequence[str]) -> list[str]:
     alone.add_argument("--resume", action="store_true")
     for name in ("--out", "--workers", "--checkpoint-seconds", "--env"):
         alone.add_argument(name)
-    known, others = alone.parse_known_args(words)
-    if others or not known.resume or known.out is None:
+    asked, others = alone.parse_known_args(words)
+    if others or not asked.resume or asked.out is None:
         return list(words)
-    from pathlib import Path
-
     from sbac.runs import read_record
 
-    if not (Path(known.out) / "config.json").exists():
+    if not (Path(asked.out) / "config.json").exists():
         return list(words)
-    started = read_record(Path(known.out)).command or []
-    if known.env is None and any(map(names_module, started)):
-        raise UserError(f"{known.out}: it names an environment in a module, which is not imported unasked; add --env")
+    started = read_record(Path(asked.out)).command or []
+    if asked.env is None and any(map(names_module, started)):
+        raise UserError(f"{asked.out}: it names an environment in a module, which is not imported unasked; add --env")
     return [*started, *words]
 
 
@@ -103,39 +104,40 @@ def without_folder(words: Sequence[str]) -> list[str]:
 
 
 def _train(args: argparse.Namespace) -> int:
-    from pathlib import Path
+    import inspect
 
     from sbac.algorithms import find
     from sbac.callbacks import loggers
     from sbac.data import Dataset
+    from sbac.training.online.train import train_online
     from sbac.training.train import train
 
     out = args.out or f"runs/{Path(args.dataset).stem}-{args.algorithm}"
-    seeds = args.seeds[0] if len(args.seeds) == 1 else args.seeds
-    if find(args.algorithm).online:
-        return _train_online(args, out, seeds)
+    online, options = find(args.algorithm).online, _options(args.extra)
+    for name in options.keys() & inspect.signature(train_online if online else train).parameters:
+        raise UserError(f"--{name.replace('_', '-')}: not an option of this command (see sbac train --help)")
+    asked: dict[str, Any] = {name: getattr(args, name) for name in SAME_NAME} | {
+        "seeds": args.seeds[0] if len(args.seeds) == 1 else args.seeds,
+        "out": out,
+        "evaluate": not args.no_evaluate,
+        "callbacks": loggers(args.log, out),
+        **options,
+    }
+    if online:
+        steps = _check_online(args)
+        args.interrupted = "start again with --overwrite"
+        return _show(train_online(args.env or args.dataset, args.algorithm, steps=steps, **asked), out)
     args.interrupted = f"continue with: sbac train --resume --out {out}"
     data = _log(args)
     run = train(
         data,
         args.algorithm,
-        seeds=seeds,
-        preset=args.preset,
-        out=out,
         steps=args.steps,
-        evaluate=not args.no_evaluate,
         environment=args.env,
-        episodes=args.episodes,
-        evaluate_every=args.evaluate_every,
-        workers=args.workers,
-        resume=args.resume,
-        overwrite=args.overwrite,
         warm_start=args.warm_start,
         checkpoint_seconds=args.checkpoint_seconds,
-        callbacks=loggers(args.log, out),
         command=args.started,
-        **({"dial": True} if args.dial else {}),
-        **_options(args.extra),
+        **asked,
     )
     _show(run, out)
     if args.select and isinstance(data, Dataset):
@@ -162,36 +164,15 @@ def _log(args: argparse.Namespace) -> "Dataset | StreamedLog":
     )
 
 
-def _train_online(args: argparse.Namespace, out: str, seeds: int | list[int]) -> int:
-    from sbac.callbacks import loggers
-    from sbac.training.online.train import train_online
-
-    if args.dial:
-        raise UserError(f"--dial: not an option of {args.algorithm}")
+def _check_online(args: argparse.Namespace) -> int | None:
+    """Refuses what is only for methods that learn from a log; the steps that are asked for."""
     if args.select:
         raise UserError(f"--select: not for {args.algorithm}, which learns in an environment and has no log")
     if args.warm_start:
         raise UserError(f"--warm-start: not for {args.algorithm}, which learns in an environment")
     if args.steps is not None and len(args.steps) > 1:
         raise UserError(f"steps {args.steps}: {args.algorithm} has one phase; expected one number")
-    args.interrupted = "start again with --overwrite"
-    run = train_online(
-        args.env or args.dataset,
-        args.algorithm,
-        seeds=seeds,
-        preset=args.preset,
-        out=out,
-        steps=None if args.steps is None else args.steps[0],
-        evaluate=not args.no_evaluate,
-        episodes=args.episodes,
-        evaluate_every=args.evaluate_every,
-        workers=args.workers,
-        resume=args.resume,
-        overwrite=args.overwrite,
-        callbacks=loggers(args.log, out),
-        **_options(args.extra),
-    )
-    return _show(run, out)
+    return None if args.steps is None else args.steps[0]
 
 
 def method_options(args: argparse.Namespace) -> int:
@@ -208,8 +189,8 @@ def _show(run: "Run", out: str) -> int:
     print(source(run.record))
     print(outcome(run))
     print(f"{counted_policies(len(run.policies))} in {out}/policies")
-    if run.diverged:
-        failed = [f"{label} ({run.failures[label]})" if label in run.failures else label for label in run.diverged]
+    if run.failures:
+        failed = [f"{label} ({failure})" for label, failure in run.failures.items()]
         print(f"diverged: {', '.join(failed)}", file=sys.stderr)
     return 0
 

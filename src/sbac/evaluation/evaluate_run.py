@@ -56,9 +56,9 @@ def evaluate_policies(
         rows: list[PolicyEpisodes] = []
         for policy, path, answer in zip(policies, paths, answers, strict=True):
             interrupts.check()
-            about, played = policy_record(policy), parse(Episodes, answer.result(), f"the episodes of {path}")
-            setting = policy_setting(policy, about.grid)
-            rows.append(PolicyEpisodes(about.algorithm, about.seed, setting, played, about.failed))
+            source, played = policy_record(policy), parse(Episodes, answer.result(), f"the episodes of {path}")
+            setting = policy_setting(policy, source.grid)
+            rows.append(PolicyEpisodes(source.algorithm, source.seed, setting, played, source.failed))
         return rows
 
 
@@ -69,8 +69,8 @@ def own_environment(target: Path, policy: Policy) -> str | None:
     module of its own is not opened because a file names it.
     """
     watched = read_record(target).evaluation.environment if target.is_dir() else None
-    about = policy_record(policy)
-    for name in (watched, about.environment, about.task):
+    source = policy_record(policy)
+    for name in (watched, source.environment, source.task):
         if name is not None and may_open(name):
             return name
         if name is not None and ":" in name:

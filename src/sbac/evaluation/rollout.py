@@ -1,7 +1,8 @@
 """Episodes of a policy in an environment. All are stepped together, so that one pass of the network serves them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -148,17 +149,15 @@ class Evaluator:
         return normalised_score(self._source, returns).tolist()
 
 
-def versions() -> dict[str, str]:
-    """The versions of the packages that the returns depend on."""
+def versions(packages: Iterable[str] = ("gymnasium", "mujoco")) -> dict[str, str]:
+    """Of those packages that are installed; the returns depend on the two."""
     from importlib.metadata import PackageNotFoundError, version
 
-    found: dict[str, str] = {}
-    for package in ("gymnasium", "mujoco"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
+    installed: dict[str, str] = {}
+    for package in packages:
+        with suppress(PackageNotFoundError):
+            installed[package] = version(package)
+    return installed
 
 
 def evaluate(policy: Acts, environment: EnvSource, episodes: int = 10, seed: int = 0) -> Evaluation:

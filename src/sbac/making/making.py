@@ -22,7 +22,7 @@ from sbac.data.loading import data_folder, made_names
 from sbac.errors import UserError, positive, unknown
 from sbac.files import Arrays, write_atomic
 from sbac.making.ladder import Ladder, ladder_hash, read_ladders, shipped
-from sbac.making.shards import Played, Shard, ShardPool
+from sbac.making.shards import Shard, ShardPool
 from sbac.progress import Progress
 
 TIERS = ("random", "medium-replay", "medium", "expert")
@@ -164,7 +164,7 @@ def make_datasets(
         raise UserError(f"{folder}: cannot be written ({error.strerror})") from None
     paths = {name: folder / f"{name}.npz" for name in wanted}
     missing = [name for name in identities if not is_made(paths[name], identities[name])]
-    for name, columns, _ in made(missing, size, seed, workers, progress):
+    for name, columns in played(missing, size, seed, workers, progress):
         write(paths[name], name, identities[name], columns)
     return [paths[name] for name in wanted]
 
@@ -173,14 +173,14 @@ def make_dataset(
     name: str, seed: int = 0, workers: int | None = None, progress: bool | None = None, size: int | None = None
 ) -> Dataset:
     """Makes one dataset without writing it."""
-    [(_, columns, _)] = made([name], size, seed, workers, progress)
+    [(_, columns)] = played([name], size, seed, workers, progress)
     return Dataset(**columns, name=name, kind="made", task=name, environment=None)
 
 
-def made(
+def played(
     names: Sequence[str], size: int | None, seed: int, workers: int | None, progress: bool | None
-) -> Iterator[tuple[str, Arrays, float]]:
-    """Each dataset when it is complete, with its seconds of processor time. Shared parts are played once."""
+) -> Iterator[tuple[str, Arrays]]:
+    """Each dataset when it is complete. Shared parts are played once."""
     positive("workers", workers)
     needs = {name: parts_of(name, size, seed) for name in names}
     parts = list(dict.fromkeys(part for wanted in needs.values() for part in wanted))
@@ -191,25 +191,23 @@ def made(
     with Progress(progress) as bar, ShardPool(workers or os.cpu_count() or 1, bar.reach) as pool:
         bar.begin("steps", total)
         answers = {part: [pool.submit(shard) for shard in shards] for part, shards in work.items()}
-        played: dict[TierData, Played] = {}
+        kept: dict[TierData, Arrays] = {}
         waiting = list(needs)
         for name in needs:
             waiting.remove(name)
             for part in needs[name]:
                 interrupts.check()
-                if part not in played:
-                    shards = [answer.result() for answer in answers.pop(part)]
-                    played[part] = part.join([columns for columns, _ in shards]), sum(seconds for _, seconds in shards)
-            own = [played[part] for part in needs[name]]
-            yield name, join([columns for columns, _ in own]), sum(seconds for _, seconds in own)
+                if part not in kept:
+                    kept[part] = part.join([answer.result() for answer in answers.pop(part)])
+            yield name, join([kept[part] for part in needs[name]])
             needed = {part for later in waiting for part in needs[later]}
-            played = {part: rows for part, rows in played.items() if part in needed}
+            kept = {part: rows for part, rows in kept.items() if part in needed}
 
 
 def write(path: Path, name: str, identity: Identity, columns: Arrays) -> None:
     """Writes a made dataset, without a copy of it in memory."""
-    about = {"name": name, "kind": "made", "task": name, "identity": str(identity)}
-    entries = {**columns, **{key: np.array(text) for key, text in about.items()}}
+    labels = {"name": name, "kind": "made", "task": name, "identity": str(identity)}
+    entries = {**columns, **{key: np.array(text) for key, text in labels.items()}}
     write_atomic(path, lambda file: np.savez(file, allow_pickle=False, **entries))
 
 

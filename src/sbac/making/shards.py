@@ -4,7 +4,6 @@ How many workers there are does not change any row.
 """
 
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
@@ -16,8 +15,6 @@ from sbac.making.ladder import read_ladders
 from sbac.records import Json
 from sbac.workers import Message, Progress, WorkerPool, serve
 
-Played = tuple[Arrays, float]
-"""Columns of rows, and the seconds of processor time they took."""
 TICK = 200
 """Rounds between two lines of progress."""
 
@@ -88,16 +85,16 @@ def make_shard(shard: Shard, tick: Callable[[int], None] = lambda done: None) ->
     return roll(lanes, [(act, rounds) for act, (_, rounds) in zip(acts, shard.stages, strict=True)], shard.whole, tick)
 
 
-class ShardPool(WorkerPool[Played]):
+class ShardPool(WorkerPool[Arrays]):
     """Workers that play shards."""
 
     def __init__(self, workers: int, tick: Callable[[int], object] = lambda done: None) -> None:
         """`tick` is called every now and then with the number of steps that all workers have played."""
-        super().__init__("sbac.making.shards", workers, read=lambda answer: (answer.arrays, answer.fields["seconds"]))
+        super().__init__("sbac.making.shards", workers, read=lambda answer: answer.arrays)
         self._tick = tick
         self._done: list[int] = []
 
-    def submit(self, shard: Shard) -> "Future[Played]":
+    def submit(self, shard: Shard) -> "Future[Arrays]":
         """Asks for a shard."""
         number = len(self._done)
         self._done.append(0)
@@ -112,11 +109,10 @@ class ShardPool(WorkerPool[Played]):
 
 def answer_shard(request: Message, progress: Progress) -> Message:
     """Plays a shard in a worker."""
-    began = time.process_time()
     shard = Shard(**request.fields)
     columns = make_shard(shard, progress)
     progress(shard.steps)
-    return Message({"seconds": time.process_time() - began}, columns)
+    return Message({}, columns)
 
 
 if __name__ == "__main__":

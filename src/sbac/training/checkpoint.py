@@ -1,4 +1,4 @@
-"""Checkpoints: how far a group of runs is, its states on disk, and where it begins."""
+"""Checkpoints: how far a group of runs is, its states on disk as named arrays, and where it begins."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,15 +6,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from sbac import files
 from sbac.errors import UserError, remedy
 from sbac.nn import Tree
+from sbac.nn.typed import leaf_names
 from sbac.policy import Policy
 from sbac.records import as_json, parse
 from sbac.runs import read_record
-from sbac.training.trees import fill_tree
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -112,14 +115,14 @@ class Checkpoint:
     @cached_property
     def failed(self) -> dict[str, Policy]:
         """The last good policies of the runs that had failed, by label."""
-        found: dict[str, Policy] = {}
+        policies: dict[str, Policy] = {}
         with remedy(START_AGAIN):
             for i, entry in enumerate(self.kept):
                 try:
-                    found[entry.label] = Policy(entry.kind, _of_phase(self._arrays, _kept(i)), entry.config)
+                    policies[entry.label] = Policy(entry.kind, _of_phase(self._arrays, _kept(i)), entry.config)
                 except (KeyError, ValueError) as error:
                     raise UserError(f"{self.path}: failed[{i}] is no policy ({error})") from None
-        return found
+        return policies
 
     @cached_property
     def _arrays(self) -> Arrays:
@@ -134,3 +137,19 @@ class Checkpoint:
 def _of_phase(arrays: Arrays, phase: str) -> dict[str, np.ndarray]:
     start = f"{phase}/"
     return {name.removeprefix(start): value for name, value in arrays.items() if name.startswith(start)}
+
+
+def tree_arrays(tree: Tree) -> dict[str, np.ndarray]:
+    """The leaves by name, on the host."""
+    return dict(zip(leaf_names(tree), map(np.asarray, jax.device_get(jax.tree.leaves(tree))), strict=True))
+
+
+def fill_tree(shape: Tree, arrays: Arrays, where: str) -> Tree:
+    """A tree of the given structure with leaves from `arrays`, checked."""
+    leaves: list[Array] = []
+    for name, want in zip(leaf_names(shape), jax.tree.leaves(shape), strict=True):
+        have = arrays.get(name)
+        if have is None or have.shape != want.shape:
+            raise UserError(f"{where}: {name} is {'missing' if have is None else have.shape}, expected {want.shape}")
+        leaves.append(jnp.asarray(have, want.dtype))
+    return jax.tree.unflatten(jax.tree.structure(shape), leaves)

@@ -43,8 +43,8 @@ class DeviceData(NamedTuple):
         for phase in method.phases:
             table.require(phase.needs, data.name)
         validation = None if held_out is None else build_table(data, scaling, held_out)
-        own = np.arange(len(data)) if training is None else np.flatnonzero(training)
-        rows = own[np.linspace(0, len(own) - 1, SAMPLE_STATES).astype(int)]  # some twice, if there are fewer
+        numbers = np.arange(len(data)) if training is None else np.flatnonzero(training)
+        rows = numbers[np.linspace(0, len(numbers) - 1, SAMPLE_STATES).astype(int)]  # some twice, if there are fewer
         return cls(table, validation, scaling.states(data.observations[rows]), scaling)
 
 
@@ -54,6 +54,6 @@ def halves(method: Algorithm, data: Dataset, share: float) -> tuple[Flags | None
     held_out = data.held_out_rows(share)
     if held_out is None:
         return None, None
-    known = (data.has_next | data.terminals) & held_out
-    rows = {"row": True, "next_state": known.any(), "next_action": (known & data.has_next_action).any()}
+    usable = (data.has_next | data.terminals) & held_out
+    rows = {"row": True, "next_state": usable.any(), "next_action": (usable & data.has_next_action).any()}
     return (~held_out, held_out) if all(rows[phase.needs] for phase in method.phases) else (None, None)

@@ -51,9 +51,9 @@ class Devices:
         """The function on every device, with its rows of the arguments that are spread, and the others as they are."""
         if self._mesh is None:
             return function
-        own, all_of_it = _jax.sharding.PartitionSpec(AXIS), _jax.sharding.PartitionSpec()
-        specs = tuple(own if is_spread else all_of_it for is_spread in spread)
-        return _jax.shard_map(function, mesh=self._mesh, in_specs=specs, out_specs=own, check_vma=False)
+        share, all_of_it = _jax.sharding.PartitionSpec(AXIS), _jax.sharding.PartitionSpec()
+        specs = tuple(share if is_spread else all_of_it for is_spread in spread)
+        return _jax.shard_map(function, mesh=self._mesh, in_specs=specs, out_specs=share, check_vma=False)
 
     def _put(self, tree: Value, spec: Any) -> Value:
         if self._mesh is None:

@@ -8,7 +8,7 @@ share of the runs.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,13 +21,15 @@ from sbac.config import fields_of, values_of
 from sbac.nn import Tree, precision, take
 from sbac.nn.typed import Jitted, jit, loop, scan, shapes, strongly_typed
 from sbac.training.devices import Device, Devices, local_devices
-from sbac.training.grid import Member, Recorder, stack
+from sbac.training.grid import Member, stack
 from sbac.training.table import Table, draw
 
 VALIDATION_BATCH = 1024
 CONCLUDING_BATCH = 8192
 LONGEST_BLOCK = 100  # steps whose batches are drawn at once
 LONGEST_PERIOD = 8  # of an update that is written out step by step: each is compiled anew
+
+_jax: Any = jax
 
 
 def run_keys(seed: Array, phase: int) -> tuple[PRNGKeyArray, PRNGKeyArray, PRNGKeyArray]:
@@ -170,11 +172,11 @@ class Program:
             return None
 
         def all_runs(configs: Tree, seeds: Array, datasets: Array, past: Tree, state: Tree, held_out: Table) -> Tree:
-            def one(config: Tree, seed: Array, dataset: Array, before: Tree, own: Tree) -> Tree:
-                draw_key, own_key = jax.random.split(run_keys(seed, index)[2])
+            def one(config: Tree, seed: Array, dataset: Array, before: Tree, last: Tree) -> Tree:
+                draw_key, key = jax.random.split(run_keys(seed, index)[2])
                 place = held_out.place(dataset)
                 batch = draw(held_out, place, draw_key, CONCLUDING_BATCH, phase.needs, self.spec.actions)
-                return conclude(config, before, own, batch, own_key)
+                return conclude(config, before, last, batch, key)
 
             return jax.vmap(one)(configs, seeds, datasets, past, state)
 
@@ -184,81 +186,67 @@ class Program:
         phase = self.algorithm.phases[index]
         actions = self.spec.actions
 
-        def one(
-            config: Tree,
-            seed: Array,
-            dataset: Array,
-            past: Tree,
-            state: Tree,
-            table: Table,
-            held_out: Table | None,
-            start: Array,
-            stop: Array,
-            block: int,
-        ) -> tuple[Tree, Metrics]:
-            _, step_key, validation_key = run_keys(seed, index)
-
-            def first_metrics(state: Tree) -> Metrics:
-                return _metrics(phase, config, past, state, table, actions)
-
-            names = list(shapes(first_metrics, state))
-            place = table.place(dataset)
-            unrolled = self.unrolled(index, block)
-
-            def turns(carry: tuple[Tree, Array], now: tuple[Array, Batch, PRNGKeyArray]) -> tuple[Tree, Array]:
-                state, sums = carry
-                for turn in range(unrolled):
-                    i, batch, key = take(now, turn)
-                    state, metrics = phase.update(config, past, state, batch, key, Step(i, unrolled, turn))
-                    sums += jnp.stack([metrics[name] for name in names])
-                return state, sums
-
-            def keys_of(step: Array) -> PRNGKeyArray:
-                """One key for the batch, one for the update."""
-                return jax.random.split(jax.random.fold_in(step_key, step))
-
-            def batch_of(key: PRNGKeyArray) -> Batch:
-                return draw(table, place, key, config.batch_size, phase.needs, actions)
-
-            def by_turn(x: Array) -> Array:
-                return x.reshape(block // unrolled, unrolled, *x.shape[1:])
-
-            def steps(b: Array, carry: tuple[Tree, Array]) -> tuple[Tree, Array]:
-                # Keys and batches of a block are drawn at once: a step launches its update alone.
-                numbers = start + b * block + jnp.arange(block)
-                keys = jax.vmap(keys_of)(numbers)
-                drawn = (numbers, jax.vmap(batch_of)(keys[:, 0]), keys[:, 1])
-                return scan(turns, carry, jax.tree.map(by_turn, drawn))
-
-            # A loop of known length is launched ahead of the device; one of unknown length waits for it every time.
-            blocks = (stop - start) // block
-            state, sums = loop(blocks, steps, (state, jnp.zeros(len(names))))
-            means = {name: total / jnp.maximum(stop - start, 1) for name, total in zip(names, sums, strict=True)}
-            if held_out is not None and phase.validate is not None:
-                key = jax.random.fold_in(validation_key, stop)
-                draw_key, loss_key = jax.random.split(key)
-                batch = draw(held_out, held_out.place(dataset), draw_key, VALIDATION_BATCH, phase.needs, actions)
-                losses = phase.validate(config, past, state, batch, loss_key)
-                means |= {f"validation_{name}": value for name, value in losses.items()}
-            return state, means
-
         def all_runs(
             configs: Tree,
             seeds: Array,
             datasets: Array,
-            past: Tree,
-            state: Tree,
+            pasts: Tree,
+            states: Tree,
             table: Table,
             held_out: Table | None,
             start: Array,
             stop: Array,
             block: int,
         ) -> tuple[Tree, Metrics]:
-            def run(config: Tree, seed: Array, dataset: Array, before: Tree, own: Tree) -> tuple[Tree, Metrics]:
-                return one(config, seed, dataset, before, own, table, held_out, start, stop, block)
+            unrolled = self.unrolled(index, block)
+
+            def one(config: Tree, seed: Array, dataset: Array, past: Tree, state: Tree) -> tuple[Tree, Metrics]:
+                _, step_key, validation_key = run_keys(seed, index)
+
+                def first_metrics(state: Tree) -> Metrics:
+                    return _metrics(phase, config, past, state, table, actions)
+
+                names = list(shapes(first_metrics, state))
+                place = table.place(dataset)
+
+                def turns(carry: tuple[Tree, Array], now: tuple[Array, Batch, PRNGKeyArray]) -> tuple[Tree, Array]:
+                    state, sums = carry
+                    for turn in range(unrolled):
+                        i, batch, key = take(now, turn)
+                        state, metrics = phase.update(config, past, state, batch, key, Step(i, unrolled, turn))
+                        sums += jnp.stack([metrics[name] for name in names])
+                    return state, sums
+
+                def keys_of(step: Array) -> PRNGKeyArray:
+                    """One key for the batch, one for the update."""
+                    return jax.random.split(jax.random.fold_in(step_key, step))
+
+                def batch_of(key: PRNGKeyArray) -> Batch:
+                    return draw(table, place, key, config.batch_size, phase.needs, actions)
+
+                def by_turn(x: Array) -> Array:
+                    return x.reshape(block // unrolled, unrolled, *x.shape[1:])
+
+                def steps(b: Array, carry: tuple[Tree, Array]) -> tuple[Tree, Array]:
+                    # Keys and batches of a block are drawn at once: a step launches its update alone.
+                    numbers = start + b * block + jnp.arange(block)
+                    keys = jax.vmap(keys_of)(numbers)
+                    drawn = (numbers, jax.vmap(batch_of)(keys[:, 0]), keys[:, 1])
+                    return scan(turns, carry, jax.tree.map(by_turn, drawn))
+
+                # A loop of known length is launched ahead of the device; one of unknown length waits for it each time.
+                blocks = (stop - start) // block
+                state, sums = loop(blocks, steps, (state, jnp.zeros(len(names))))
+                means = {name: total / jnp.maximum(stop - start, 1) for name, total in zip(names, sums, strict=True)}
+                if held_out is not None and phase.validate is not None:
+                    draw_key, loss_key = jax.random.split(jax.random.fold_in(validation_key, stop))
+                    batch = draw(held_out, held_out.place(dataset), draw_key, VALIDATION_BATCH, phase.needs, actions)
+                    losses = phase.validate(config, past, state, batch, loss_key)
+                    means |= {f"validation_{name}": value for name, value in losses.items()}
+                return state, means
 
             with precision(configs.precision):
-                return jax.vmap(run)(configs, seeds, datasets, past, state)
+                return jax.vmap(one)(configs, seeds, datasets, pasts, states)
 
         def on_devices(*arguments: Tree) -> tuple[Tree, Metrics]:
             *arrays, block = arguments
@@ -282,23 +270,23 @@ def _metrics(phase: AnyPhase, config: Tree, past: Tree, state: Tree, table: Tabl
 def fields_read(algorithm: Algorithm, run: Member, table: Table, spec: Spec) -> list[set[str]]:
     """For each phase, the per-run config fields that it or a phase before it reads, found by tracing it once."""
     key = jax.random.key(0, impl="threefry2x32")
+    names = [name for name, field in fields_of(type(run.config)).items() if field.spec.per_run]
+    config: Tree = take(stack([run.config]), 0)
     past: dict[str, Tree] = {}
-    read: set[str] = set()
     reads: list[set[str]] = []
     for phase in algorithm.phases:
-        recorder = Recorder(run.config)
 
-        def trace(given: tuple[Table, Tree], phase: AnyPhase = phase, recorder: Recorder = recorder) -> Tree:
-            table, past = given
-            state = phase.init(recorder, spec._replace(states=spec.states[0]), past, key)
-            batch = draw(table, table.place(0), key, run.config.batch_size, phase.needs, spec.actions)
-            state, _ = phase.update(recorder, past, state, batch, key, Step(jnp.zeros((), jnp.int32)))
-            phase.actor(recorder, past, state)
-            return state
+        def trace(config: Tree, table: Table, past: Tree, phase: AnyPhase = phase) -> tuple[Tree, Metrics, Actor]:
+            state = phase.init(config, spec._replace(states=spec.states[0]), past, key)
+            batch = draw(table, table.place(0), key, config.batch_size, phase.needs, spec.actions)
+            state, metrics = phase.update(config, past, state, batch, key, Step(jnp.zeros((), jnp.int32)))
+            return state, metrics, phase.actor(config, past, state)
 
-        past[phase.name] = shapes(trace, (table, dict(past)))
-        read = read | recorder.read
-        reads.append(read)
+        traced, (past[phase.name], _, _) = _jax.make_jaxpr(trace, return_shape=True)(config, table, dict(past))
+        used = {id(v) for line in traced.jaxpr.eqns for v in line.invars} | set(map(id, traced.jaxpr.outvars))
+        # The config comes first among the inputs: its leaves are the per-run fields, in their order.
+        read = {name for name, v in zip(names, traced.jaxpr.invars, strict=False) if id(v) in used}
+        reads.append(read.union(*reads[-1:]))
     return reads
 
 
@@ -306,7 +294,8 @@ def distinct_runs(runs: Sequence[Member], reads: set[str]) -> list[int]:
     """Which distinct training each run belongs to: that of its dataset, its seed and its values of the fields read."""
     settings = [values_of(run.config) for run in runs]
     values = [
-        (run.dataset, run.seed, *(own[name] for name in sorted(reads))) for run, own in zip(runs, settings, strict=True)
+        (run.dataset, run.seed, *(setting[name] for name in sorted(reads)))
+        for run, setting in zip(runs, settings, strict=True)
     ]
     order = {value: i for i, value in enumerate(dict.fromkeys(values))}
     return [order[value] for value in values]

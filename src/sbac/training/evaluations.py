@@ -28,7 +28,6 @@ from sbac.runs import (
     Place,
     RunRecord,
     Watch,
-    config_fields,
     evaluation_json,
     parse_place,
     place_columns,
@@ -83,11 +82,11 @@ def snapshot_name(group: int, number: int, phase: str, step: int) -> str:
 
 def note(latest: Iterable[Latest | None]) -> str:
     """The newest scores, over all folders, for the progress bar."""
-    found = [entry for entry in latest if entry is not None]
-    if not found:
+    newest = [entry for entry in latest if entry is not None]
+    if not newest:
         return ""
-    name = found[0].name
-    return f"{name} {_mean([entry.value for entry in found if entry.name == name]):.1f}"
+    name = newest[0].name
+    return f"{name} {_mean([entry.value for entry in newest if entry.name == name]):.1f}"
 
 
 class Evaluations:
@@ -126,23 +125,21 @@ class Evaluations:
 
     def pending(self, names: Collection[str]) -> dict[str, int]:
         """The snapshots on disk, of these names, and how many policies each has."""
-        found = [folder for folder in sorted(self._pending.glob("*")) if folder.name in names]
-        return {folder.name: len(self._read_places(folder / "rows.json")) for folder in found}
+        folders = [folder for folder in sorted(self._pending.glob("*")) if folder.name in names]
+        return {folder.name: len(self._read_places(folder / "rows.json")) for folder in folders}
 
     def resubmit(self, names: Collection[str]) -> None:
         """After a restart: evaluates the snapshots on disk with these names, and removes the others."""
-        found = sorted(self._pending.glob("*"))
-        for folder in found:
-            if folder.name not in names:
-                files.remove(folder)
-        for folder in found:
+        for folder in sorted(self._pending.glob("*")):
             if folder.name in names:
                 self._start(folder, self._read_places(folder / "rows.json"))
+            else:
+                files.remove(folder)
 
     def _read_places(self, path: Path) -> list[Place]:
         with remedy(f"remove {path.parent.name}, and it is left out of evaluations.jsonl"):
             rows = parse(SnapshotRows, {"rows": files.read_json(path)}, str(path)).rows
-            return [parse_place(row, config_fields(self._record), f"{path}: rows[{i}]") for i, row in enumerate(rows)]
+            return [parse_place(row, self._record.runs[0], f"{path}: rows[{i}]") for i, row in enumerate(rows)]
 
     def _start(self, folder: Path, places: Sequence[Place]) -> None:
         answers = [self._ask(folder / f"{i}.safetensors") for i in range(len(places))]
@@ -155,9 +152,11 @@ class Evaluations:
 
         def work() -> dict[str, Any]:
             assert self._evaluator is not None
-            loaded, discount = Policy.load(policy), self._record.runs[0].get("discount")
-            known = discount if isinstance(discount, float) else None
-            return dataclasses.asdict(self._evaluator(loaded.unchecked, self._watch.episodes, self._watch.seed, known))
+            loaded = Policy.load(policy)
+            discount = loaded.config.get("discount")
+            return dataclasses.asdict(
+                self._evaluator(loaded.unchecked, self._watch.episodes, self._watch.seed, discount)
+            )
 
         return self._local.submit(work)
 

@@ -3,19 +3,39 @@
 import contextlib
 import fcntl
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeGuard
 
 from sbac import files
-from sbac.algorithms import find
-from sbac.config import RETIRED, fields_of
-from sbac.errors import InUseError, UserError
+from sbac.callbacks import Callback, Callbacks
+from sbac.errors import InUseError, UserError, path_of
 from sbac.records import Json, as_json
-from sbac.runs import RunRecord, read_record
+from sbac.runs import Run, RunRecord, read_record
 
 CONTENTS = ("config.json", "checkpoint", "policies", "metrics.jsonl", "evaluations.jsonl")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Where a run is written, and what becomes of one that lies there: continued, replaced, or left alone."""
+
+    path: Path
+    resume: bool = False
+    overwrite: bool = False
+
+
+def train_into(out: str | Path | None, callbacks: Sequence[Callback], train: Callable[[Path, Callback], Run]) -> Run:
+    """Trains in the folder `out`; where that is None, in one that is removed in the end."""
+    listening = Callbacks(callbacks)
+    with tempfile.TemporaryDirectory(prefix="sbac-") as scratch:
+        run = train(Path(scratch) / "run" if out is None else path_of("out", out), listening)
+        if out is None:
+            run.folder = None
+        listening.on_end(run)
+        return run
 
 
 class OpenFolder:
@@ -90,13 +110,13 @@ class OpenFolder:
         self.close()
 
 
-def open_folder(path: Path, record: RunRecord, resume: bool, overwrite: bool) -> OpenFolder:
+def open_folder(folder: Folder, record: RunRecord) -> OpenFolder:
     """Locks the folder and makes it ready for this run, or refuses it."""
-    if path.exists() and not path.is_dir():
-        raise UserError(f"{path}: a file; expected a folder for the run")
-    opened = OpenFolder(path)
+    if folder.path.exists() and not folder.path.is_dir():
+        raise UserError(f"{folder.path}: a file; expected a folder for the run")
+    opened = OpenFolder(folder.path)
     try:
-        _occupy(opened, record, resume, overwrite)
+        _occupy(opened, record, folder)
     except BaseException:
         opened.restore()
         opened.close()
@@ -104,19 +124,19 @@ def open_folder(path: Path, record: RunRecord, resume: bool, overwrite: bool) ->
     return opened
 
 
-def _occupy(opened: OpenFolder, record: RunRecord, resume: bool, overwrite: bool) -> None:
-    path = opened.path
+def _occupy(opened: OpenFolder, record: RunRecord, folder: Folder) -> None:
+    path = folder.path
     if not (path / "config.json").exists():
         opened.restore()  # what a kill in the middle of a replacement left
     # A kill during the very first write leaves a folder with a temporary file alone.
     occupied = path.is_dir() and not all(is_temporary(entry) for entry in path.iterdir())
     if occupied:
         existing = read_record(path)  # a folder that is not a run is never touched
-        for folder in (path, path / "policies", path / "checkpoint"):
-            for entry in folder.glob("*.tmp"):
+        for room in (path, path / "policies", path / "checkpoint"):
+            for entry in room.glob("*.tmp"):
                 if is_temporary(entry):
                     entry.unlink()
-        if resume:
+        if folder.resume:
             watched = existing.evaluation.environment
             if watched is not None and ":" in watched and record.evaluation.environment is None:
                 raise UserError(
@@ -126,7 +146,7 @@ def _occupy(opened: OpenFolder, record: RunRecord, resume: bool, overwrite: bool
             if changed:
                 raise UserError(f"{path}: holds another run, and cannot be resumed as this one: {changed}")
             return
-        if not overwrite:
+        if not folder.overwrite:
             raise UserError(f"{path}: holds a run already; use --resume to continue it or --overwrite to replace it")
         opened.set_aside()
     opened.is_new = not occupied
@@ -134,34 +154,26 @@ def _occupy(opened: OpenFolder, record: RunRecord, resume: bool, overwrite: bool
 
 
 def is_temporary(entry: Path) -> bool:
-    """Whether an entry is a file that a kill has left half-written. Earlier versions added .tmp to the file's name."""
-    written = entry.name.removesuffix(".tmp")
-    earlier = written != entry.name and (written in CONTENTS or written.endswith(".safetensors"))
-    return (earlier or files.TEMPORARY.fullmatch(entry.name) is not None) and entry.is_file()
+    """Whether an entry is a file that a kill has left half-written."""
+    return files.TEMPORARY.fullmatch(entry.name) is not None and entry.is_file()
 
 
 def _compared(record: RunRecord) -> Json:
     """What two records must agree in to be the same run: everything but the versions of the packages,
-    the words of the command, and what follows from the data.
-
-    An option that the version behind a record did not have yet stands at its default.
-    """
-    defaults = {name: field.default for name, field in fields_of(find(record.algorithm).config).items()}
-    return as_json(
-        replace(record, versions={}, command=None, log=None, runs=[{**defaults, **run} for run in record.runs])
-    )
+    the words of the command, and what follows from the data."""
+    return as_json(replace(record, versions={}, command=None, log=None))
 
 
 def difference(old: Json, new: Json, where: str = "") -> str | None:
     """The first place where two JSON values differ, as `place is old, not new`."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        pairs = [(f"{where}.{key}".lstrip("."), old.get(key), new.get(key)) for key in sorted({*old, *new} - RETIRED)]
+        pairs = [(f"{where}.{key}".lstrip("."), old.get(key), new.get(key)) for key in sorted({*old, *new})]
     elif _is_list(old) and _is_list(new) and len(old) == len(new):
         pairs = [(f"{where}[{i}]", a, b) for i, (a, b) in enumerate(zip(old, new, strict=True))]
     else:
         return None if old == new else f"{where} is {old!r}, not {new!r}"
-    found = (difference(a, b, place) for place, a, b in pairs)
-    return next((text for text in found if text is not None), None)
+    texts = (difference(a, b, place) for place, a, b in pairs)
+    return next((text for text in texts if text is not None), None)
 
 
 def _is_list(value: Json) -> TypeGuard[Sequence[Json]]:

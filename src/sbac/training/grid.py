@@ -83,10 +83,10 @@ def members(
 
 def _converted(field: Field, value: Any) -> Value:
     """The value in the field's type; widths of no layer at all are refused."""
-    found = field.convert(value)
-    if found == ():
+    converted = field.convert(value)
+    if converted == ():
         raise UserError(f"{field.name} {value!r}: expected at least one of the {field.expected}")
-    return found
+    return converted
 
 
 def _published(algorithm: Algorithm, task: str) -> Mapping[str, Any]:
@@ -95,8 +95,8 @@ def _published(algorithm: Algorithm, task: str) -> Mapping[str, Any]:
     def kind(name: str) -> str:
         return name.rpartition("-")[0]
 
-    found = [settings for name, settings in algorithm.task_settings.items() if kind(name) == kind(task)]
-    return found[0] if found else {}
+    published = [settings for name, settings in algorithm.task_settings.items() if kind(name) == kind(task)]
+    return published[0] if published else {}
 
 
 def _seeds(seeds: int | Sequence[int]) -> Sequence[int]:
@@ -147,43 +147,3 @@ def groups(runs: Sequence[Member]) -> list[list[int]]:
 def stack(configs: Iterable[AnyConfig]) -> AnyConfig:
     """One config whose per-run fields are arrays with an entry per run."""
     return jax.tree.map(lambda *values: jnp.asarray(values, jnp.float32), *configs)
-
-
-class Recorder:
-    """Stands in for a config while a phase is traced once, and notes which per-run fields it reads.
-
-    `read` holds flat names; a nested config is stood in for as well.
-    """
-
-    def __init__(self, config: Options) -> None:
-        self.read: set[str] = set()
-        self._config = config
-        self._per_run = {f.path: f.name for f in fields_of(type(config)).values() if f.spec.per_run}
-        self._path: tuple[str, ...] = ()
-        self._changes: dict[str, Any] = {}
-
-    @property
-    def __class__(self) -> type[Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The config's own class, so that `isinstance` holds."""
-        return type(self._config)
-
-    @__class__.setter
-    def __class__(self, other: type[Any], /) -> None:
-        raise AttributeError("the class of a recorder is that of its config")
-
-    def __getattr__(self, name: str) -> Any:
-        if name in self._changes:
-            return self._changes[name]
-        path, value = (*self._path, name), getattr(self._config, name)
-        if path in self._per_run:
-            self.read.add(self._per_run[path])
-        return self._like(value, path, {}) if isinstance(value, Options) else value
-
-    def replace(self, **changes: Any) -> "Recorder":
-        """As `Options.replace`: what takes the place of a field has been read already."""
-        return self._like(self._config, self._path, self._changes | changes)
-
-    def _like(self, config: Options, path: tuple[str, ...], changes: dict[str, Any]) -> "Recorder":
-        other = Recorder(config)
-        other.read, other._per_run, other._path, other._changes = self.read, self._per_run, path, changes
-        return other

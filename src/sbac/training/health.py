@@ -52,7 +52,7 @@ class Health:
 
     def look(self, phase: int, step: int, actors: Actor, finite: np.ndarray) -> tuple[list[int], Moment | None]:
         """The runs that have failed since the last moment, and that moment. `actors` are copies."""
-        found = [run for run, row in enumerate(self._distinct[phase]) if not finite[row] and run not in self._failed]
-        self._failed.update(found)
+        failed = [run for run, row in enumerate(self._distinct[phase]) if not finite[row] and run not in self._failed]
+        self._failed.update(failed)
         before, self.last = self.last, Moment(phase, step, actors)
-        return found, before
+        return failed, before

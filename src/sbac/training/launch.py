@@ -13,7 +13,7 @@ from sbac import files
 from sbac.callbacks import NO_CALLBACKS, Callback
 from sbac.errors import UserError
 from sbac.evaluation.worker import Pool
-from sbac.runs import Place, RunRecord, config_fields, parse_place, policy_file
+from sbac.runs import Place, RunRecord, placed_rows, policy_file
 from sbac.training.checkpoint import Checkpoint, Position, WarmNetworks, state_path
 from sbac.training.evaluations import Evaluations, evaluation_steps, snapshot_name
 from sbac.training.folder import OpenFolder, open_folder
@@ -32,12 +32,11 @@ class Launch:
     @staticmethod
     def open(request: OfflineRequest, callbacks: Callback = NO_CALLBACKS) -> "Launch":
         """Makes the request's folder ready, or refuses it."""
-        opened = open_folder(request.folder, request.record, request.resume, request.overwrite)
-        return Launch(request, opened, callbacks)
+        return Launch(request, open_folder(request.folder, request.record), callbacks)
 
     @property
     def folder(self) -> Path:
-        return self.request.folder
+        return self.request.folder.path
 
     def phase_number(self, place: Place, where: str) -> int:
         """The number of the phase that a row is about; `where` names the row."""
@@ -67,34 +66,23 @@ class Group:
     @property
     def warm_networks(self) -> WarmNetworks | None:
         """The networks that the group starts from, where it starts from another run's."""
-        request = self.launch.request
-        if request.warm_start is None:
-            return None
-        return WarmNetworks(request.warm_start, self.number, request.warm_phases or ())
+        start = self.launch.request.warm_start
+        return None if start is None else WarmNetworks(Path(start.run), self.number, start.phases or ())
 
     @property
     def is_done(self) -> bool:
         """Whether all steps are done and every policy has its file."""
-        request = self.launch.request
-        trained = self.checkpoint.at.phase == len(request.method.phases)
-        return trained and all(policy_file(request.folder, run.label).exists() for run in self.runs)
+        trained = self.checkpoint.at.phase == len(self.launch.request.method.phases)
+        return trained and all(policy_file(self.launch.folder, run.label).exists() for run in self.runs)
 
     def evaluation_steps(self, phase: int) -> list[int]:
         return evaluation_steps(self.launch.request.record.evaluation, self.runs[0].config.steps, phase)
 
 
-@dataclass(frozen=True)
-class Remaining:
-    """What is left of a launch: the groups to train, and the evaluations under way."""
+def take_up(launch: Launch, pool: Pool | None) -> tuple[list[Group], Evaluations | None]:
+    """The groups that are left to train, and the evaluations, of which those that were under way begin again.
 
-    groups: Sequence[Group]
-    evaluations: Evaluations | None
-
-
-def take_up(launch: Launch, pool: Pool | None) -> Remaining:
-    """Finds what is left to train. Cuts the rows beyond the checkpoints, and restarts evaluations that were under way.
-
-    `pool` plays in environments that are known by name.
+    Rows beyond the checkpoints are cut. `pool` plays in environments that have a name.
     """
     request, folder = launch.request, launch.folder
     members = [[request.runs[i] for i in indices] for indices in groups(request.runs)]
@@ -103,7 +91,7 @@ def take_up(launch: Launch, pool: Pool | None) -> Remaining:
     ]
     finished = all(policy_file(folder, run.label).exists() for run in request.runs)
     if finished and not any(checkpoint.path.exists() for checkpoint in checkpoints):
-        return Remaining([], None)  # its checkpoint was removed
+        return [], None  # its checkpoint was removed
 
     def is_reached(place: Place, where: str) -> bool:
         if place.group not in range(len(checkpoints)):
@@ -121,7 +109,7 @@ def take_up(launch: Launch, pool: Pool | None) -> Remaining:
     ]
     if evaluations is not None:
         resubmit(launch, evaluations, reached_snapshots(left))
-    return Remaining([group for group in left if not group.is_done], evaluations)
+    return [group for group in left if not group.is_done], evaluations
 
 
 def resubmit(launch: Launch, evaluations: Evaluations, reached: set[str]) -> None:
@@ -136,15 +124,8 @@ def resubmit(launch: Launch, evaluations: Evaluations, reached: set[str]) -> Non
 
 def cut_rows(path: Path, record: RunRecord, keep: Callable[[Place, str], bool]) -> None:
     """Leaves only the rows whose place is to be kept."""
-    if not path.exists():
-        return
-    fields = config_fields(record)
-    kept = [
-        row
-        for number, row in enumerate(files.read_rows(path), 1)
-        if keep(parse_place(row, fields, f"{path}: line {number}"), f"{path}: line {number}")
-    ]
-    files.rewrite_rows(path, kept)
+    if path.exists():
+        files.rewrite_rows(path, [row for place, row, where in placed_rows(path, record) if keep(place, where)])
 
 
 def reached_snapshots(all_groups: Sequence[Group]) -> set[str]:
@@ -160,9 +141,5 @@ def reached_snapshots(all_groups: Sequence[Group]) -> set[str]:
 
 def written_snapshots(launch: Launch) -> Counter[str]:
     """How many rows of each snapshot are in evaluations.jsonl."""
-    path, fields = launch.folder / "evaluations.jsonl", config_fields(launch.request.record)
-    found: Counter[str] = Counter()
-    for number, row in enumerate(files.read_rows(path), 1):
-        where = f"{path}: line {number}"
-        found[launch.snapshot_of(parse_place(row, fields, where), where)] += 1
-    return found
+    rows = placed_rows(launch.folder / "evaluations.jsonl", launch.request.record)
+    return Counter(launch.snapshot_of(place, where) for place, _, where in rows)

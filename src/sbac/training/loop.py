@@ -26,14 +26,13 @@ from sbac.files import cache_folder
 from sbac.nn import Tree
 from sbac.progress import Progress
 from sbac.runs import Run
-from sbac.training.checkpoint import BEGINNING, Checkpoint, Position, WarmNetworks
+from sbac.training.checkpoint import BEGINNING, Checkpoint, Position, WarmNetworks, tree_arrays
 from sbac.training.device_data import DeviceData, halves
 from sbac.training.engine import Inputs, Program
 from sbac.training.evaluations import note
 from sbac.training.health import Health, Moment, keep
 from sbac.training.launch import Group, Launch, take_up
 from sbac.training.table import join
-from sbac.training.trees import tree_arrays
 from sbac.training.writer import Slot, Writer
 
 LOGS_PER_PHASE = 50
@@ -57,11 +56,11 @@ def train_launches(
         if named:
             pool = stack.enter_context(Pool(workers, sum(len(request.runs) for request in named)))
         remaining = [take_up(launch, pool) for launch in launches]
-        evaluations = [left.evaluations for left in remaining if left.evaluations is not None]
+        evaluations = [entry for _, entry in remaining if entry is not None]
         for entry in evaluations:
             stack.callback(entry.close)
         with Progress(progress) as bar:
-            for groups in by_program([group for left in remaining for group in left.groups]):
+            for groups in by_program([group for left, _ in remaining for group in left]):
                 Training(groups, checkpoint_seconds, bar).run()
             for entry in evaluations:
                 entry.collect(wait=True)
@@ -72,10 +71,10 @@ def by_program(groups: Sequence[Group]) -> list[list[Group]]:
     """The groups of each program. Those of one launch never share one."""
     if len({id(group.launch) for group in groups}) < 2:
         return [[group] for group in groups]
-    found: dict[Hashable, list[Group]] = {}
+    programs: dict[Hashable, list[Group]] = {}
     for group in groups:
-        found.setdefault(program_key(group), []).append(group)
-    return list(found.values())
+        programs.setdefault(program_key(group), []).append(group)
+    return list(programs.values())
 
 
 def program_key(group: Group) -> Hashable:
@@ -86,8 +85,9 @@ def program_key(group: Group) -> Hashable:
         return id(group)
     _, held_out = halves(request.method, data, config.validation)
     shape = data.observations.shape[1], data.actions.shape[1], data.stores_next, held_out is None
-    start = request.warm_start is None, tuple(request.warm_phases or ())
-    return request.algorithm, static_fields(config), group.checkpoint.at, shape, start
+    start = request.warm_start
+    warm = None if start is None else tuple(start.phases or ())
+    return request.algorithm, static_fields(config), group.checkpoint.at, shape, warm
 
 
 class Training:
@@ -227,11 +227,9 @@ class Training:
             self._writers[run.dataset].fail(run, index, done, good)
 
     def _first_state(self, index: int, finals: Mapping[str, Tree]) -> Tree:
-        warm = [group.warm_networks for group in self._groups]
-        found = [
-            networks for networks in warm if networks is not None and networks.has(self._method.phases[index].name)
-        ]
-        return self._read(index, finals, found) if found else self._program.init(index, finals)
+        phase, networks = self._method.phases[index].name, [group.warm_networks for group in self._groups]
+        warm = [entry for entry in networks if entry is not None and entry.has(phase)]
+        return self._read(index, finals, warm) if warm else self._program.init(index, finals)
 
     def _read(
         self, index: int, finals: Mapping[str, Tree], stored: Sequence[Checkpoint] | Sequence[WarmNetworks]

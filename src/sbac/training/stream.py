@@ -24,7 +24,7 @@ from sbac.config import Config
 from sbac.data.streaming import StreamedLog
 from sbac.errors import UserError
 from sbac.nn.typed import jit, on_device
-from sbac.training.table import NEEDS, Place, Scaling, Table, pack, ranks, width
+from sbac.training.table import NEEDS, Extent, Scaling, Table, pack, ranks, width
 
 AHEAD = 4
 """Blocks that are read before they are needed, and the most that are read at once."""
@@ -98,7 +98,7 @@ class Stream:
             self._inserted += 1
         assert self._packed is not None and last is not None
         numbers = (0, last.counts, 0, len(self._initial))
-        place = Place(*(jnp.asarray([number], jnp.uint32) for number in numbers))
+        place = Extent(*(jnp.asarray([number], jnp.uint32) for number in numbers))
         self._table = Table(self._packed, last.order, self._initial, place)
         return self._table
 
@@ -155,10 +155,10 @@ class _Reader:
         self._thread.start()
 
     def next(self) -> Read:
-        found = self._ready.get()
-        if isinstance(found, BaseException):
-            raise found
-        return found
+        block = self._ready.get()
+        if isinstance(block, BaseException):
+            raise block
+        return block
 
     def close(self) -> None:
         self._ended.set()
@@ -171,8 +171,8 @@ class _Reader:
     def _read(self) -> None:
         try:
             with closing(self._blocks()) as blocks:
-                for found in blocks:
-                    self._ready.put(found)
+                for block in blocks:
+                    self._ready.put(block)
                     if self._ended.is_set():
                         return
         except BaseException as error:
@@ -206,16 +206,16 @@ def in_order(ranked: Sequence[Sequence[np.ndarray]], size: int) -> tuple[np.ndar
 
 def _scaling(log: StreamedLog, config: Config) -> Scaling:
     """As `Scaling.of`, from what the pass over the log has found."""
-    found, size = log.survey, log.sizes[0]
+    survey, size = log.survey, log.sizes[0]
     mean, std = np.zeros(size, np.float32), np.ones(size, np.float32)
     if config.standardise_states:
-        mean, std = found.mean.astype(np.float32), (found.std + 1e-3).astype(np.float32)
+        mean, std = survey.mean.astype(np.float32), (survey.std + 1e-3).astype(np.float32)
     shift, scale = 0.0, 1.0
     if config.reward_scale == "unit":
-        shift, span = found.rewards[0], found.rewards[1] - found.rewards[0]
+        shift, span = survey.rewards[0], survey.rewards[1] - survey.rewards[0]
         scale = 1.0 / span if span > 0 else 1.0
     elif config.reward_scale == "return-range":
-        span = float(np.ptp(found.returns))
+        span = float(np.ptp(survey.returns))
         scale = 1000.0 / span if span > 0 else 1.0
     elif config.reward_scale != "none":
         raise UserError(f"reward_scale {config.reward_scale!r}: expected none, unit or return-range")

@@ -76,7 +76,7 @@ class Scaling(NamedTuple):
         return {f"scale/{n}": np.asarray(getattr(self, n), np.float32) for n in names}
 
 
-class Place(NamedTuple):
+class Extent(NamedTuple):
     """Where a dataset lies in a table: how many rows from its first one on serve each of NEEDS; its initial states."""
 
     first: UInt[Array, "*datasets"]
@@ -91,9 +91,9 @@ class Table(NamedTuple):
     packed: Float[Array, "rows columns"]
     order: UInt[Array, "rows"]
     initial: Float[Array, "episodes obs"]
-    places: Place
+    places: Extent
 
-    def place(self, dataset: int | Array) -> Place:
+    def place(self, dataset: int | Array) -> Extent:
         """The place of one dataset."""
         return take(self.places, dataset)
 
@@ -146,7 +146,7 @@ def build_table(data: Dataset, scaling: Scaling, chosen: Flags | None = None) ->
         on_device(packed),
         jnp.asarray(np.argsort(rank, kind="stable").astype(np.uint32)),
         jnp.asarray(initial, jnp.float32),
-        Place(*(jnp.asarray([value], jnp.uint32) for value in (0, counts, 0, len(initial)))),
+        Extent(*(jnp.asarray([value], jnp.uint32) for value in (0, counts, 0, len(initial)))),
     )
 
 
@@ -161,15 +161,15 @@ def pack(packed: np.ndarray, data: Dataset, scaling: Scaling, index: np.ndarray 
     obs, actions, rows = data.observations.shape[1], data.actions.shape[1], len(packed)
     for start in range(0, rows, BLOCK):
         part = slice(start, min(start + BLOCK, rows))
-        own = part if index is None else index[part]
+        chosen = part if index is None else index[part]
         block = packed[part]
-        block[:, :obs] = scaling.states(data.observations[own])
-        block[:, obs : obs + actions] = scaling.actions(data.actions[own])
-        block[:, obs + actions] = scaling.rewards(data.rewards[own])
-        block[:, obs + actions + 1] = data.terminals[own]
-        block[:, obs + actions + 2] = ~(data.terminals[own] | data.timeouts[own])
+        block[:, :obs] = scaling.states(data.observations[chosen])
+        block[:, obs : obs + actions] = scaling.actions(data.actions[chosen])
+        block[:, obs + actions] = scaling.rewards(data.rewards[chosen])
+        block[:, obs + actions + 1] = data.terminals[chosen]
+        block[:, obs + actions + 2] = ~(data.terminals[chosen] | data.timeouts[chosen])
         if data.stores_next:
-            block[:, obs + actions + 3 :] = scaling.states(data.next_observations[own])
+            block[:, obs + actions + 3 :] = scaling.states(data.next_observations[chosen])
 
 
 def ranks(data: Dataset) -> np.ndarray:
@@ -187,7 +187,7 @@ def _aligned(shape: tuple[int, int]) -> np.ndarray:
     return memory[start : start + size].view(np.float32).reshape(shape)
 
 
-def draw(table: Table, place: Place, key: PRNGKeyArray, size: int, needs: Needs, actions: int) -> Batch:
+def draw(table: Table, place: Extent, key: PRNGKeyArray, size: int, needs: Needs, actions: int) -> Batch:
     """A batch of rows of the dataset at `place`, uniform with replacement.
 
     An index is 32 random bits modulo the number of rows: uniform up to a relative error of rows / 2^32.

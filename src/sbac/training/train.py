@@ -1,17 +1,17 @@
 """`sbac.train`: from a log of decisions to policies, in one launch."""
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sbac.callbacks import Callback, Callbacks
+from sbac.callbacks import Callback
 from sbac.environments.opening import EnvSource
-from sbac.errors import UserError, path_of, positive
-from sbac.runs import Run
+from sbac.errors import UserError, listed, path_of, positive
+from sbac.runs import Run, WarmStart
+from sbac.training.folder import Folder, train_into
 from sbac.training.launch import Launch
 from sbac.training.loop import train_launches
-from sbac.training.request import OfflineRequest
+from sbac.training.request import Evaluating, Grid, OfflineRequest
 
 
 def train(
@@ -67,34 +67,23 @@ def train(
     """
     positive("workers", workers)
     _check_seconds(checkpoint_seconds)
-    listening = Callbacks(callbacks)
-    with tempfile.TemporaryDirectory(prefix="sbac-") as scratch:
+    phases = None if warm_phases is None else listed("warm_phases", warm_phases)
+
+    def training(path: Path, listening: Callback) -> Run:
         request = OfflineRequest(
             data=data,
             algorithm=algorithm,
-            folder=Path(scratch) / "run" if out is None else path_of("out", out),
-            seeds=seeds,
-            preset=preset,
-            steps=steps,
-            options=overrides,
-            evaluate=evaluate,
-            environment=environment,
-            episodes=episodes,
-            evaluation_seed=evaluation_seed,
-            evaluate_every=evaluate_every,
-            evaluate_at=evaluate_at,
-            resume=resume,
-            overwrite=overwrite,
-            warm_start=None if warm_start is None else path_of("warm_start", warm_start),
-            warm_phases=warm_phases,
+            folder=Folder(path, resume, overwrite),
+            grid=Grid(seeds, preset, steps, overrides),
+            evaluating=Evaluating(evaluate, environment, episodes, evaluation_seed, evaluate_every, evaluate_at),
+            warm_start=None if warm_start is None else WarmStart(str(path_of("warm_start", warm_start)), phases),
             command=command,
         )
         launch = Launch.open(request, listening)
         (run,) = train_launches([launch], workers=workers, checkpoint_seconds=checkpoint_seconds, progress=progress)
-        if out is None:
-            run.folder = None
-        listening.on_end(run)
         return run
+
+    return train_into(out, callbacks, training)
 
 
 def _check_seconds(seconds: object) -> None:

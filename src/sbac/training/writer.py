@@ -31,8 +31,8 @@ class Slot:
 
     def rows(self, phase: int) -> slice:
         """Which of the program's runs in a phase are the group's: they lie side by side."""
-        own = [i for i, member in enumerate(self.program.members(phase)) if member.dataset == self.dataset]
-        return slice(own[0], own[-1] + 1)
+        numbers = [i for i, member in enumerate(self.program.members(phase)) if member.dataset == self.dataset]
+        return slice(numbers[0], numbers[-1] + 1)
 
     def members(self, phase: int) -> list[Member]:
         """The group's distinct runs in a phase."""
@@ -68,12 +68,12 @@ class Writer:
 
     def save(self, at: Position, states: Mapping[str, Arrays]) -> None:
         """Replaces the checkpoint. `states`: the arrays of the phases so far."""
-        own: dict[str, Arrays] = {}
+        arrays: dict[str, Arrays] = {}
         for number, phase in enumerate(self.phases):
             if phase.name in states:
                 rows = self._slot.rows(number)
-                own[phase.name] = {leaf: value[rows] for leaf, value in states[phase.name].items()}
-        write_state(self._group.checkpoint.path, at, own, self._failed)
+                arrays[phase.name] = {leaf: value[rows] for leaf, value in states[phase.name].items()}
+        write_state(self._group.checkpoint.path, at, arrays, self._failed)
 
     def fail(self, run: Member, phase: int, step: int, kept: Moment) -> None:
         """Notes that one of the group's runs has failed. It keeps its policy of an earlier moment, now on the host."""
@@ -101,7 +101,7 @@ class Writer:
         for run, row in zip(program.runs, program.distinct[-1], strict=True):
             if run.dataset == self._slot.dataset:
                 policy = self._failed.get(run.label) or self._policy(actors, row, self._policy_config(run))
-                yield policy_path(self._folder, run), policy
+                yield policy_file(self._folder, run.label), policy
 
     def _places(self, phase: int, step: int) -> list[Place]:
         """The place of each distinct run; a setting is None where the phase does not read it."""
@@ -157,10 +157,6 @@ def actor_arrays(actors: Actor, row: int) -> dict[str, Floats]:
 def policy_config(run: Member, algorithm: str, task: str | None) -> dict[str, object]:
     """What a policy's file says of the run that it comes from."""
     return {"algorithm": algorithm, "task": task, "label": run.label, "grid": list(run.grid), **run.record()}
-
-
-def policy_path(folder: Path, run: Member) -> Path:
-    return policy_file(folder, run.label)
 
 
 def _finite(value: float) -> float | None:

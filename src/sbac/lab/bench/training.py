@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from sbac import files
 from sbac.errors import UserError
@@ -19,9 +19,6 @@ from sbac.results.describe import describe, machine, now
 if TYPE_CHECKING:
     from sbac.data import Dataset
     from sbac.runs import Run
-    from sbac.training.request import Request
-
-AnyRequest = TypeVar("AnyRequest", bound="Request")
 
 
 @dataclass
@@ -81,49 +78,48 @@ class ThisMachine:
 
 
 def _train_offline(group: CellGroup, data: "Sequence[Dataset | None]", bench: Bench) -> "list[Run]":
+    from sbac.training.folder import Folder
     from sbac.training.launch import Launch
     from sbac.training.loop import train_launches
-    from sbac.training.request import OfflineRequest
+    from sbac.training.request import Evaluating, Grid, OfflineRequest
 
-    for at in group:
-        if at.task is None and at.cell.environment is None:
-            raise UserError("no environment is known for this data; name one with --env")
     protocol = bench.finder.protocol
     with ExitStack() as stack:
         launches: list[Launch] = []
         for at, log in zip(group, data, strict=True):
-            schedule = protocol.schedule(at.steps[-1])
-            request = _request(OfflineRequest, at, protocol, data=log, evaluate_at=schedule, resume=True)
+            cell, schedule = at.cell, protocol.schedule(at.steps[-1])
+            if log is None or (at.task is None and cell.environment is None):
+                raise UserError("no environment is known for this data; name one with --env")
+            request = OfflineRequest(
+                data=log,
+                algorithm=cell.algorithm,
+                folder=Folder(at.folder, resume=True),
+                grid=Grid(cell.seeds, cell.preset, cell.length, cell.settings),
+                evaluating=Evaluating(True, cell.environment, protocol.episodes, protocol.seed, None, schedule),
+            )
             launches.append(Launch.open(request))
             stack.callback(launches[-1].opened.close)
         return train_launches(launches, workers=bench.workers)
 
 
 def _train_online(at: PlacedCell, bench: Bench) -> "Run":
+    from sbac.training.folder import Folder
     from sbac.training.online.request import OnlineRequest
     from sbac.training.online.train import train_in_environment
+    from sbac.training.request import Evaluating, Grid
 
-    schedule = bench.finder.protocol.schedule(at.steps[-1])
+    cell, protocol = at.cell, bench.finder.protocol
+    assert cell.environment is not None
+    schedule = protocol.schedule(at.steps[-1])
     every = schedule[-1] - schedule[-2] if len(schedule) > 1 else None
-    request = _request(OnlineRequest, at, bench.finder.protocol, evaluate_every=every, overwrite=True)
-    return train_in_environment(request, workers=bench.workers)
-
-
-def _request(kind: type[AnyRequest], at: PlacedCell, protocol: Protocol, **of_its_kind: Any) -> AnyRequest:
-    """What a cell asks of a training; `of_its_kind`: what only training of this kind is asked."""
-    cell = at.cell
-    of_its_kind["environment"] = cell.environment
-    return kind(
+    request = OnlineRequest(
+        environment=cell.environment,
         algorithm=cell.algorithm,
-        folder=at.folder,
-        seeds=cell.seeds,
-        preset=cell.preset,
-        steps=cell.length,
-        options=cell.settings,
-        episodes=protocol.episodes,
-        evaluation_seed=protocol.seed,
-        **of_its_kind,
+        folder=Folder(at.folder, overwrite=True),
+        grid=Grid(cell.seeds, cell.preset, cell.length, cell.settings),
+        evaluating=Evaluating(True, None, protocol.episodes, protocol.seed, every),
     )
+    return train_in_environment(request, workers=bench.workers)
 
 
 def _record(

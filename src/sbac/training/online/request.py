@@ -1,6 +1,6 @@
 """What is asked of a training in an environment."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -42,12 +42,11 @@ class OnlineRequest(Request):
         positive("round_steps", self.round_steps)
         if self.round_steps % self.instances:
             raise UserError(f"round_steps {self.round_steps}: expected a multiple of instances, {self.instances}")
-        super().__post_init__()
         _ = self.runs, self.spaces  # each raises where it cannot be had
 
     @cached_property
     def runs(self) -> list[Member]:
-        return self.members()
+        return self.grid.members(self.method)
 
     @cached_property
     def spaces(self) -> Spaces:
@@ -62,9 +61,9 @@ class OnlineRequest(Request):
 
     @cached_property
     def record(self) -> RunRecord:
-        return self.describe(
-            self.runs,
-            self.watch(self.environment if self.evaluate else None),
+        watched_in = self.environment if self.evaluating.evaluate else None
+        return replace(
+            self.describe(self.runs, self.evaluating.record(watched_in)),
             environment=self.environment,
             task=self.environment if is_task(self.environment) else None,
             rounds=Rounds(self.instances, self.round_steps),

@@ -6,9 +6,9 @@ the next, so a policy gathers data one or two rounds after it was made.
 """
 
 import math
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,26 +18,28 @@ from jaxtyping import Array
 
 from sbac import interrupts
 from sbac.algorithms.base import Actor
-from sbac.callbacks import NO_CALLBACKS, Callback, Callbacks
-from sbac.errors import UserError, path_of, positive
+from sbac.callbacks import NO_CALLBACKS, Callback
+from sbac.errors import UserError, positive
 from sbac.evaluation.worker import Pool
 from sbac.policy import Floats, Policy
 from sbac.progress import Progress
 from sbac.records import as_json
-from sbac.runs import Failure, Place, Run
+from sbac.runs import Failure, Place, Run, policy_file
 from sbac.training.evaluations import Evaluations, interval, note, snapshot_name
-from sbac.training.folder import open_folder
+from sbac.training.folder import Folder, open_folder, train_into
 from sbac.training.grid import Member, groups
 from sbac.training.loop import use_compilation_cache
 from sbac.training.online.collector import Collectors
 from sbac.training.online.learner import Learner, OnlineRun, Schedule, exploring, pack, run_arrays
 from sbac.training.online.request import OnlineRequest
-from sbac.training.writer import append_metrics, policy_config, policy_path
+from sbac.training.request import Evaluating, Grid
+from sbac.training.table import Scaling
+from sbac.training.writer import append_metrics, policy_config
 
 LOGS = 50
 
 
-class Moment(NamedTuple):
+class RoundEnd(NamedTuple):
     """What the runs have after so many environment steps: their policies, and the metrics of the updates before."""
 
     step: int
@@ -50,12 +52,12 @@ class Moment(NamedTuple):
         return all(bool(np.isfinite(array).all()) for array in arrays)
 
 
-def rounds(learner: Learner, collectors: Collectors, start_steps: int, total_steps: int) -> Iterator[Moment]:
+def rounds(learner: Learner, collectors: Collectors, start_steps: int, total_steps: int) -> Iterator[RoundEnd]:
     """Trains round by round. While the device works on a round, yields the moment before it."""
     runs, kind = learner.runs, learner.actor.kind
     noise = [exploring(run.config).exploration for run in runs]
 
-    def ask(moment: Moment) -> None:
+    def ask(moment: RoundEnd) -> None:
         collectors.start_round(kind, moment.policies if learner.step >= start_steps else None, noise)
 
     good = _moment(learner.step, learner.actor, {}, learner)
@@ -75,10 +77,10 @@ def rounds(learner: Learner, collectors: Collectors, start_steps: int, total_ste
     yield _moment(learner.step, learner.actor, learner.metrics, learner)
 
 
-def _moment(step: int, actor: Actor, metrics: Mapping[str, Array], learner: Learner) -> Moment:
+def _moment(step: int, actor: Actor, metrics: Mapping[str, Array], learner: Learner) -> RoundEnd:
     actor = jax.device_get(actor)
     policies = [run_arrays(actor, i, run, learner.sizes) for i, run in enumerate(learner.runs)]
-    return Moment(step, policies, {name: np.asarray(column) for name, column in metrics.items()})
+    return RoundEnd(step, policies, {name: np.asarray(column) for name, column in metrics.items()})
 
 
 def passed(before: int, after: int, every: int) -> bool:
@@ -131,30 +133,20 @@ def train_online(
     overrides: fields of the method's config. A list of numbers is a grid, as in `sbac.train`.
     """
     positive("workers", workers)
-    with tempfile.TemporaryDirectory(prefix="sbac-") as scratch:
+
+    def training(path: Path, listening: Callback) -> Run:
         request = OnlineRequest(
             environment=environment,
             algorithm=algorithm,
-            folder=Path(scratch) / "run" if out is None else path_of("out", out),
-            seeds=seeds,
-            preset=preset,
-            steps=steps,
-            options=overrides,
-            evaluate=evaluate,
-            episodes=episodes,
-            evaluation_seed=evaluation_seed,
-            evaluate_every=evaluate_every,
-            resume=resume,
-            overwrite=overwrite,
+            folder=Folder(path, resume, overwrite),
+            grid=Grid(seeds, preset, steps, overrides),
+            evaluating=Evaluating(evaluate, None, episodes, evaluation_seed, evaluate_every),
             instances=instances,
             round_steps=round_steps,
         )
-        listening = Callbacks(callbacks)
-        run = train_in_environment(request, workers=workers, progress=progress, callbacks=listening)
-        if out is None:
-            run.folder = None
-        listening.on_end(run)
-        return run
+        return train_in_environment(request, workers=workers, progress=progress, callbacks=listening)
+
+    return train_into(out, callbacks, training)
 
 
 def train_in_environment(
@@ -166,13 +158,13 @@ def train_in_environment(
 ) -> Run:
     """Trains what is asked for, or returns it if it is to be resumed and finished."""
     use_compilation_cache()
-    folder = request.folder
-    if request.resume and (folder / "config.json").exists():
-        open_folder(folder, request.record, resume=True, overwrite=False).close()
-        if not all(policy_path(folder, run).exists() for run in request.runs):
+    folder = request.folder.path
+    if request.folder.resume and (folder / "config.json").exists():
+        open_folder(request.folder, request.record).close()
+        if not all(policy_file(folder, run.label).exists() for run in request.runs):
             raise UserError(f"{folder}: {request.algorithm} was interrupted and cannot be continued; use --overwrite")
         return Run.load(folder)
-    with open_folder(folder, request.record, resume=False, overwrite=request.overwrite) as opened:
+    with open_folder(replace(request.folder, resume=False), request.record) as opened:
         opened.begun()
         for group, indices in enumerate(groups(request.runs)):
             OnlineTraining(request, group, [request.runs[i] for i in indices], callbacks).run(workers, progress)
@@ -186,6 +178,7 @@ class OnlineTraining:
         self, request: OnlineRequest, group: int, runs: Sequence[Member], callbacks: Callback = NO_CALLBACKS
     ) -> None:
         self._request, self._group, self._runs, self._callbacks = request, group, runs, callbacks
+        self._folder = request.folder.path
         self._phase = request.method.phases[0].name
         self._total, length = runs[0].config.steps[0], request.round_steps
         spaces = request.spaces
@@ -205,7 +198,7 @@ class OnlineTraining:
             evaluations = None
             if watch.environment is not None:
                 pool = stack.enter_context(Pool(workers, len(self._runs)))
-                evaluations = Evaluations(request.folder, request.record, watch.environment, pool, self._callbacks)
+                evaluations = Evaluations(self._folder, request.record, watch.environment, pool, self._callbacks)
             collectors = stack.enter_context(Collectors(self._learners, request.instances, request.round_steps))
             bar = stack.enter_context(Progress(progress))
             bar.begin(f"{self._phase} ({len(self._runs)} runs)" if len(self._runs) > 1 else self._phase, total)
@@ -218,10 +211,10 @@ class OnlineTraining:
                 last = step >= total
                 if last or passed(before, step, max(1, total // LOGS)):
                     if metrics:
-                        self._callbacks.on_metrics(append_metrics(request.folder, self._places(step), metrics))
+                        self._callbacks.on_metrics(append_metrics(self._folder, self._places(step), metrics))
                     bar.reach(min(step, total), "" if evaluations is None else note([evaluations.latest]))
                 if last or passed(before, step, interval(watch, total)):
-                    policies = [self._policy(run, own) for run, own in zip(self._runs, arrays, strict=True)]
+                    policies = [self._policy(run, weights) for run, weights in zip(self._runs, arrays, strict=True)]
                     if evaluations is not None:
                         name = snapshot_name(self._group, 0, self._phase, step)
                         evaluations.submit(name, policies, self._places(step))
@@ -229,9 +222,9 @@ class OnlineTraining:
                     evaluations.collect(wait=last)
                 before = step
             for run, policy in zip(self._runs, policies, strict=True):
-                self._failed.get(run.label, policy).save(policy_path(request.folder, run))
+                self._failed.get(run.label, policy).save(policy_file(self._folder, run.label))
 
-    def _note_failures(self, moment: Moment) -> None:
+    def _note_failures(self, moment: RoundEnd) -> None:
         """Keeps the last good policies of the runs whose numbers are no longer finite."""
         for i, run in enumerate(self._runs):
             if run.label in self._failed:
@@ -251,13 +244,8 @@ class OnlineTraining:
 
     def _policy(self, run: Member, arrays: Mapping[str, Floats]) -> Policy:
         spaces = self._request.spaces
-        ones = np.ones(spaces.observations, np.float32)
-        scale = {
-            "scale/observation_mean": 0 * ones,
-            "scale/observation_std": ones,
-            "scale/action_low": spaces.action_low,
-            "scale/action_high": spaces.action_high,
-        }
+        zeros, ones = np.zeros(spaces.observations), np.ones(spaces.observations)
+        scaling = Scaling(zeros, ones, spaces.action_low, spaces.action_high, 0.0, 1.0)
         config = policy_config(run, self._request.algorithm, self._request.record.task)
         config["environment"] = self._request.environment
-        return Policy(self._learner.actor.kind, {**arrays, **scale}, config)
+        return Policy(self._learner.actor.kind, {**arrays, **scaling.arrays()}, config)
