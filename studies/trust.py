@@ -37,14 +37,14 @@ def measure(results: Path, cell: CellRecord, effort_name: str | None) -> list[di
 
     from sbac.runs import Run
     from sbac.trust.choosing import default_effort, discount_of, judged_candidates, log_of, preset_setting
-    from sbac.trust.fitting import Reporter, find_effort
+    from sbac.trust.evidence import find_effort
     from sbac.trust.log import read_log
 
     run = Run.load(folder_of(results, cell))
     started = time.perf_counter()
     log = read_log(log_of(run, None), discount_of(run.record))
     effort = find_effort(effort_name or default_effort(run.record))
-    candidates = judged_candidates(run, log, effort, 0, True, False, Reporter())
+    candidates = judged_candidates(run, log, effort)
     seconds = time.perf_counter() - started
     jax.clear_caches()  # the next log has other sizes
     preset = preset_setting(run.record)
@@ -62,9 +62,7 @@ def measure(results: Path, cell: CellRecord, effort_name: str | None) -> list[di
                 "seed": candidate.seed,
                 "setting": candidate.setting,
                 "preset": {name: preset.get(name) for name in candidate.setting},
-                "own": found.value - found.gain,
-                "gains": rounded(found.gains),
-                "diagnostics": dataclasses.asdict(found.diagnostics),
+                "diagnostics": found.diagnostics,
                 "log": float(log.returns.mean()),
                 "best_logged": float(log.returns.max()),
                 "effort": dataclasses.asdict(effort),
@@ -72,10 +70,6 @@ def measure(results: Path, cell: CellRecord, effort_name: str | None) -> list[di
             }
         )
     return rows
-
-
-def rounded(values: Any) -> list[float]:
-    return [float(f"{value:.6g}") for value in values]
 
 
 def with_truth(rows: Sequence[dict[str, Any]], results: Path) -> list[dict[str, Any]]:
@@ -96,17 +90,27 @@ def with_truth(rows: Sequence[dict[str, Any]], results: Path) -> list[dict[str, 
 # --- Summary ----------------------------------------------------------------------------------------------------------
 
 
+RENAMED = {"model_spread": "model_gain_spread", "episode": "model_episode", "episode_spread": "model_episode_spread"}
+"""Names of the committed rows, and what the package calls these numbers now."""
+
+
+def facts_in(row: dict[str, Any]) -> Any:
+    """What the estimators said of a policy; committed rows have the replicates' gains beside the diagnostics."""
+    from sbac.trust.evidence import Facts, summary
+
+    facts = Facts({RENAMED.get(name, name): v for name, v in row["diagnostics"].items() if v is not None})
+    if "gains" in row:
+        facts.update(summary("fitted_gain", np.array(row["gains"])))
+        facts.update(summary("fitted_log", np.full(len(row["gains"]), row["own"])))
+    return facts
+
+
 def candidates_of(rows: Sequence[dict[str, Any]]) -> list[Any]:
     """The candidates with the estimates that the present thresholds give."""
     from sbac.trust.choosing import Candidate
-    from sbac.trust.estimates import Diagnostics, from_replicates, learned_from
+    from sbac.trust.estimates import conclude
 
-    found: list[Candidate] = []
-    for row in rows:
-        own = np.full(len(row["gains"]), row["own"])
-        estimate = from_replicates(own, np.array(row["gains"]), Diagnostics(**row["diagnostics"]))
-        found.append(Candidate(row["label"], row["seed"], row["setting"], learned_from(estimate, own)))
-    return found
+    return [Candidate(row["label"], row["seed"], row["setting"], conclude(facts_in(row), learned=True)) for row in rows]
 
 
 class Chosen(NamedTuple):
@@ -228,7 +232,7 @@ def coverage(rows: list[dict[str, Any]]) -> list[Covered]:
             continue
         truth = np.mean(row["discounted"]) - row["log"]
         error = np.std(row["discounted"], ddof=1) / np.sqrt(len(row["discounted"]))
-        half, count = estimate.gain_high - estimate.gain, len(row["gains"])
+        half, count = estimate.gain_high - estimate.gain, estimate.diagnostics["fitted_gain_draws"]
         below = estimate.gain - estimate.gain_low
         inside: dict[float, bool] = {}
         for level in LEVELS:

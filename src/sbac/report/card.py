@@ -19,8 +19,8 @@ from sbac.runs import Run, offered, policy_record
 from sbac.text import setting_text
 from sbac.trust.behaviour import behaviour_at, clone, compared_rows, departures
 from sbac.trust.choosing import CandidateRecord, ChoiceRecord
-from sbac.trust.describe import decimals
-from sbac.trust.log import Acts, Log
+from sbac.trust.describe import basis, decimals
+from sbac.trust.log import Acts, JudgedLog
 
 SHOWN_STATES = 5
 SHOWN_FEATURES = 6
@@ -41,7 +41,7 @@ class Departure:
     """The features that set the state apart: number, value, and deviations from the log's mean."""
 
 
-def build_card(run: Run, log: Log, choice: ChoiceRecord, label: str | None = None) -> str:
+def build_card(run: Run, log: JudgedLog, choice: ChoiceRecord, label: str | None = None) -> str:
     """The page. `label`: another policy than the one that was chosen."""
     chosen = label or choice.label
     policy = next(policy for policy in offered(run.policies) if policy_record(policy).label == chosen)
@@ -115,7 +115,7 @@ def true_returns(run: Run, about: CandidateRecord) -> list[float] | None:
 
 
 def largest(
-    log: Log, model: GaussianPolicy, policy: Acts, rows: NDArray[np.int64], distances: NDArray[np.float64]
+    log: JudgedLog, model: GaussianPolicy, policy: Acts, rows: NDArray[np.int64], distances: NDArray[np.float64]
 ) -> list[Departure]:
     """The states at which the policy departs most: one of each episode, so that they are different situations.
 
@@ -165,7 +165,7 @@ def _verdict(about: CandidateRecord, choice: ChoiceRecord) -> str:
     return f'<p class="answer"><strong>{escape(answer)}</strong></p>{taken}{other}{warnings}'
 
 
-def _improvement(log: Log, about: CandidateRecord, choice: ChoiceRecord, truth: list[float] | None) -> str:
+def _improvement(log: JudgedLog, about: CandidateRecord, choice: ChoiceRecord, truth: list[float] | None) -> str:
     words = (
         "<p class=note>Grey: the discounted returns of the log's episodes. Blue: the estimate for the policy, with its "
         "90 % interval where there is one."
@@ -207,7 +207,7 @@ def _features(state: Departure) -> str:
     return ", ".join(f"{number} = {value:.3g} ({z:+.1f})" for number, value, z in state.features)
 
 
-def _log_text(log: Log) -> str:
+def _log_text(log: JudgedLog) -> str:
     data, lengths = log.data, np.diff(log.data.episodes, axis=1)[:, 0]
     ended = int(data.terminals.sum())
     digits = decimals(float(log.returns.mean()))
@@ -220,36 +220,9 @@ def _log_text(log: Log) -> str:
 
 
 def _basis(about: CandidateRecord, choice: ChoiceRecord) -> str:
-    found = about.diagnostics
-    if found is None:
+    if not about.diagnostics:
         return "<p>Nothing could be estimated.</p>"
-    digits = decimals(choice.log)
-    rows = [
-        ("episodes that were resampled", f"{found.episodes:,}"),
-        ("the log's own value by the same networks, less its mean return", f"{found.missed:+.{digits}f}"),
-        ("gain, change in the last fifth of training", f"{found.moved:+.{digits}f}"),
-        (
-            "values at the first states, and what the rewards allow",
-            f"{found.least:.{digits}f} to {found.largest:.{digits}f}; "
-            f"{found.lowest_possible:.{digits}f} to {found.highest_possible:.{digits}f}",
-        ),
-        (
-            "distance from the log, in its deviations: the mean, and what one state in ten exceeds",
-            f"{found.distance:.1f}; {found.reach:.1f}",
-        ),
-    ]
-    if found.model_gain is not None and found.model_share is not None:
-        rows.append(("gain by the learned model", f"{found.model_gain:.{digits}f}"))
-        rows.append(("discounted time before its rollouts were cut", f"{100 * found.model_share:.0f} %"))
-    if found.episode is not None:
-        rows.append(
-            (
-                "a whole episode in the learned model, undiscounted, and the deviation of its members",
-                f"{found.episode:.{digits}f}; {found.episode_spread:.{digits}f}",
-            )
-        )
-    if found.effective_share is not None:
-        rows.append(("share of the log that carries the weights of p.sample", f"{100 * found.effective_share:.1f} %"))
+    rows = basis(about, decimals(choice.log))
     body = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows)
     return f"<div class=scroll><table><tbody>{body}</tbody></table></div>"
 
@@ -263,12 +236,9 @@ def _table(choice: ChoiceRecord) -> str:
     def interval(row: CandidateRecord) -> str:
         return "none" if row.gain_low is None else f"{shown(row.gain_low)} to {shown(row.gain_high)}"
 
-    def episode(row: CandidateRecord) -> str:
-        return "" if row.diagnostics is None else shown(row.diagnostics.episode)
-
     rows = "".join(
         f"<tr><th>{escape(row.label)}</th><td>{escape(setting_text(row.setting.get('alpha', '')))}</td>"
-        f"<td>{episode(row)}</td><td>{shown(row.gain)}</td><td>{interval(row)}</td>"
+        f"<td>{shown(row.episode)}</td><td>{shown(row.gain)}</td><td>{interval(row)}</td>"
         f"<td>{'taken' if row.label == choice.label else 'set aside' if row.set_aside else ''}"
         f"<small>{escape('; '.join(row.warnings))}</small></td></tr>"
         for row in choice.candidates

@@ -15,7 +15,7 @@ from sbac.exporting.graph import Graph
 from sbac.exporting.stablehlo_file import computed
 from sbac.nn.typed import jit
 from sbac.policy import Policy
-from sbac.trust.log import BLOCK, Acts, Log
+from sbac.trust.log import BLOCK, Acts, JudgedLog
 
 Constants = dict[str, Array]
 Act = Callable[[Constants, Float[Array, "policies rows obs"]], Float[Array, "policies rows act"]]
@@ -31,7 +31,7 @@ class Program(NamedTuple):
 class Actors:
     """The policies of an estimate. Those of the package act on the device; any other function acts where it likes."""
 
-    def __init__(self, log: Log, policies: Sequence[Acts]) -> None:
+    def __init__(self, log: JudgedLog, policies: Sequence[Acts]) -> None:
         self._log, self._policies = log, policies
         self._graphs = alike(policies)
         if self._graphs is not None:

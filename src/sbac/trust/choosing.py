@@ -4,8 +4,8 @@ Nothing here reads an environment or an evaluation: the run's policies, its reco
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,12 @@ from sbac.config import fields_of
 from sbac.data import Dataset, load
 from sbac.errors import UserError, not_negative
 from sbac.policy import Policy
-from sbac.records import Json, Setting, Settings, as_json, parse
+from sbac.records import Setting, Settings, as_json, parse
 from sbac.runs import Run, RunRecord, offered, policy_record, policy_setting
-from sbac.trust.estimates import Diagnostics, Estimate, judge, learned_from, with_model
-from sbac.trust.fitting import Effort, Reporter, find_effort
-from sbac.trust.log import Log, read_log
-from sbac.trust.model import episode_deviation, model_values
-from sbac.trust.weighting import weighted_estimates
+from sbac.trust.estimates import Estimate, judge
+from sbac.trust.estimators import BESIDE
+from sbac.trust.evidence import Effort, OnProgress, Question, find_effort
+from sbac.trust.log import JudgedLog, read_log
 
 CAN_TELL = 0.5
 """In standard deviations of the log's returns: by how much a policy must promise more than the preset's to be taken.
@@ -30,6 +29,8 @@ PESSIMISM = 0.5
 """Of the model's members: how many of their standard deviations a promise lies below their mean. Found on the same."""
 CHOICE_FILE = "selection.json"
 CHOICE_FORMAT = 1
+NUMBERS = ("value", "low", "high", "gain", "gain_low", "gain_high")
+"""What the table says of a policy."""
 
 
 @dataclass(frozen=True)
@@ -55,18 +56,17 @@ class Candidate:
         """
         if self.estimate is None:
             return -math.inf
-        found = self.estimate.diagnostics
-        if found.episode is None:
-            return self.estimate.gain - found.optimism
-        return found.episode - PESSIMISM * found.episode_spread
+        if math.isnan(self.estimate.episode):
+            return self.estimate.gain - self.estimate.optimism
+        return self.estimate.episode - PESSIMISM * self.estimate.episode_spread
 
     @property
     def unit(self) -> float:
         """The standard deviation of the log's returns, in the units of the promise."""
         if self.estimate is None:
             return math.inf
-        found = self.estimate.diagnostics
-        return found.return_deviation if found.episode is None else found.episode_deviation
+        discounted = math.isnan(self.estimate.episode)
+        return self.estimate.diagnostics["return_deviation" if discounted else "episode_deviation"]
 
 
 @dataclass(frozen=True)
@@ -110,17 +110,10 @@ class Choice:
 
 
 def table_row(candidate: Candidate) -> dict[str, Any]:
-    found = candidate.estimate
-    about = {"label": candidate.label, "alpha": candidate.setting.get("alpha"), "seed": candidate.seed}
-    if found is None:
-        numbers = dict.fromkeys(("value", "low", "high", "gain", "gain_low", "gain_high"))
-        return {**about, **numbers, "warnings": ["its training has diverged"], "set_aside": True}
-    bounds = {
-        name: getattr(found, name) if found.has_interval else None for name in ("low", "high", "gain_low", "gain_high")
-    }
-    numbers = {"value": found.value, "low": bounds["low"], "high": bounds["high"], "gain": found.gain}
-    numbers |= {"gain_low": bounds["gain_low"], "gain_high": bounds["gain_high"]}
-    return {**about, **numbers, "warnings": list(found.warnings), "set_aside": candidate.set_aside}
+    record = candidate_record(candidate)
+    numbers = {name: getattr(record, name) for name in NUMBERS}
+    names = {"label": record.label, "alpha": record.setting.get("alpha"), "seed": record.seed}
+    return {**names, **numbers, "warnings": record.warnings, "set_aside": record.set_aside}
 
 
 def label_of(policy: Policy) -> str:
@@ -136,63 +129,47 @@ def select(
     *,
     effort: str | Effort | None = None,
     seed: int = 0,
-    model: bool = True,
-    weighted: bool = False,
-    progress: Reporter | None = None,
+    beside: Sequence[str] = BESIDE,
+    progress: OnProgress | None = None,
 ) -> Choice:
     """Ranks the policies of a run without an environment, and takes one.
 
     run: a Run, or its folder. data: the log to judge them on; None: the one that the run learned from.
     effort: "quick", "full" or an `Effort`; None: quick for a run of preset quick, full for others.
-    model: whether a learned model judges them as well; its disagreement widens the intervals.
-    weighted: whether the weighted estimates are made too, where the effective sample size allows.
+    beside: the estimators that judge them beside fitted Q evaluation; their disagreement widens the intervals. "model"
+        is a learned model, "weighted" makes the weighted estimates, where the effective sample size allows.
+    progress: is told what is being done, how far it is, and how far it goes.
     """
     not_negative("seed", seed)
-    found = run if isinstance(run, Run) else Run.load(run)
-    if not found.policies:
-        raise UserError(f"{found.folder or 'the run'}: it has no policies yet; finish it with sbac train --resume")
-    log = read_log(log_of(found, data), discount_of(found.record))
-    spent = (
-        effort
-        if isinstance(effort, Effort)
-        else find_effort(default_effort(found.record) if effort is None else effort)
-    )
-    candidates = judged_candidates(found, log, spent, seed, model, weighted, progress or Reporter())
-    verdict = decide(candidates, preset_setting(found.record))
-    return Choice(offered(found.policies), candidates, verdict, float(log.returns.mean()), log.discount)
+    run = run if isinstance(run, Run) else Run.load(run)
+    if not run.policies:
+        raise UserError(f"{run.folder or 'the run'}: it has no policies yet; finish it with sbac train --resume")
+    log = read_log(log_of(run, data), discount_of(run.record))
+    spent = find_effort(default_effort(run.record) if effort is None else effort)
+    candidates = judged_candidates(run, log, spent, seed, beside, progress)
+    verdict = decide(candidates, preset_setting(run.record))
+    return Choice(offered(run.policies), candidates, verdict, float(log.returns.mean()), log.discount)
 
 
 def judged_candidates(
-    run: Run, log: Log, effort: Effort, seed: int, model: bool, weighted: bool, progress: Reporter
+    run: Run,
+    log: JudgedLog,
+    effort: Effort,
+    seed: int = 0,
+    beside: Sequence[str] = BESIDE,
+    progress: OnProgress | None = None,
 ) -> list[Candidate]:
-    """All policies of the run with their estimates."""
+    """All policies of the run with their estimates; one that has diverged has none."""
     check_sizes(log, run.policies[0])
     policies = offered(run.policies)
     whole = [policy for policy in policies if policy.is_finite]
-    found: dict[str, Estimate] = {}
-    if whole:
-        judged = judge(log, whole, effort, seed, progress)
-        estimates = judged.estimates
-        if model:
-            said = model_values(log, whole, judged.fitted, effort, seed, progress)
-            deviation = episode_deviation(log)
-            estimates = [
-                with_model(estimate, judged.fitted.own, said, number, deviation)
-                for number, estimate in enumerate(estimates)
-            ]
-        estimates = [learned_from(estimate, judged.fitted.own) for estimate in estimates]
-        if weighted:
-            for i, policy in enumerate(whole):
-                share, means = weighted_estimates(log, policy, judged.behaviour, judged.fitted, i + 1, seed)
-                diagnostics = replace(estimates[i].diagnostics, effective_share=share)
-                estimates[i] = replace(estimates[i], diagnostics=diagnostics, weighted=means)
-                progress("weighted estimates", i + 1, len(whole))
-        found = {label_of(policy): estimate for policy, estimate in zip(whole, estimates, strict=True)}
+    estimates = judge(Question(log, whole, effort, seed, progress), beside, learned=True) if whole else []
+    by_label = dict(zip(map(label_of, whole), estimates, strict=True))
     candidates: list[Candidate] = []
     for policy in policies:
-        about = policy_record(policy)
-        setting = policy_setting(policy, [*about.grid, "alpha"] if policy.has_dial else about.grid)
-        candidates.append(Candidate(about.label, about.seed, setting, found.get(about.label)))
+        record = policy_record(policy)
+        setting = policy_setting(policy, [*record.grid, "alpha"] if policy.has_dial else record.grid)
+        candidates.append(Candidate(record.label, record.seed, setting, by_label.get(record.label)))
     return candidates
 
 
@@ -267,19 +244,19 @@ def log_of(run: Run, data: Dataset | str | None) -> Dataset:
     if run.record.data is None:
         raise UserError(f"{where}: it learned in an environment and has no log; name one with --data")
     try:
-        own = load(run.record.data.name)
+        named = load(run.record.data.name)
     except UserError as error:
         raise UserError(
             f"{where}: its log {run.record.data.name!r} is not found ({error}); name it with --data"
         ) from None
-    if own.hash != run.record.data.hash:
+    if named.hash != run.record.data.hash:
         raise UserError(
             f"{where}: {run.record.data.name!r} is not the log that the run learned from; name it with --data"
         )
-    return own
+    return named
 
 
-def check_sizes(log: Log, policy: Policy) -> None:
+def check_sizes(log: JudgedLog, policy: Policy) -> None:
     have = log.data.observations.shape[1], log.data.actions.shape[1]
     want = len(policy.arrays["scale/observation_mean"]), len(policy.arrays["scale/action_low"])
     if have != want:
@@ -304,7 +281,9 @@ class CandidateRecord:
     gain_high: float | None
     warnings: list[str]
     set_aside: bool
-    diagnostics: Diagnostics | None = None
+    episode: float | None = None
+    episode_spread: float | None = None
+    diagnostics: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
 
 
 @dataclass(frozen=True)
@@ -320,29 +299,36 @@ class ChoiceRecord:
     candidates: list[CandidateRecord]
 
 
+def candidate_record(candidate: Candidate) -> CandidateRecord:
+    """Without an estimate, its numbers are None."""
+    estimate = candidate.estimate
+
+    def said(name: str) -> float | None:
+        return None if estimate is None else finite_or_none(getattr(estimate, name))
+
+    return CandidateRecord(
+        candidate.label,
+        candidate.seed,
+        candidate.setting,
+        **{name: said(name) for name in (*NUMBERS, "episode", "episode_spread")},
+        warnings=["its training has diverged"] if estimate is None else estimate.warnings,
+        set_aside=candidate.set_aside,
+        diagnostics={} if estimate is None else {k: finite_or_none(v) for k, v in estimate.diagnostics.items()},
+    )
+
+
+def finite_or_none(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
 def choice_record(choice: Choice) -> ChoiceRecord:
-    rows: list[CandidateRecord] = []
-    for candidate, row in zip(choice.candidates, choice.table, strict=True):
-        numbers = {name: row[name] for name in ("value", "low", "high", "gain", "gain_low", "gain_high")}
-        found = candidate.estimate
-        rows.append(
-            CandidateRecord(
-                candidate.label,
-                candidate.seed,
-                candidate.setting,
-                **numbers,
-                warnings=row["warnings"],
-                set_aside=row["set_aside"],
-                diagnostics=None if found is None else found.diagnostics,
-            )
-        )
+    rows = [candidate_record(candidate) for candidate in choice.candidates]
     return ChoiceRecord(CHOICE_FORMAT, choice.label, choice.decided, choice.reason, choice.log, choice.discount, rows)
 
 
 def write_choice(folder: Path, choice: Choice) -> None:
     """Writes selection.json: `sbac export` and the policy card take the policy that it names."""
-    written: Json = files.finite(as_json(choice_record(choice)))
-    files.write_json(folder / CHOICE_FILE, written)
+    files.write_json(folder / CHOICE_FILE, as_json(choice_record(choice)))
 
 
 def read_choice(folder: Path) -> ChoiceRecord | None:

@@ -6,7 +6,7 @@ is 0 on terminal rows and 1 elsewhere.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,14 +15,9 @@ from numpy.typing import NDArray
 
 from sbac.data.dataset import Dataset
 from sbac.errors import UserError, inside_unit
+from sbac.evaluation.rollout import Acts
 
 Floats = NDArray[np.floating[Any]]
-
-
-class Acts(Protocol):
-    """Anything that maps a batch of observations to actions, both in the environment's units."""
-
-    def __call__(self, observations: Any, /) -> Any: ...
 
 
 class Transitions(NamedTuple):
@@ -69,9 +64,13 @@ class Units:
         raw = actions * self.action_std + self.action_mean
         return np.clip((raw - self.action_centre) / self.action_half, -1.0, 1.0).astype(np.float32)
 
+    def values(self, q: Floats | Array) -> NDArray[np.float64]:
+        """What the networks give as values Q, in the log's reward units."""
+        return self.centre + self.spread * np.asarray(q, np.float64)
+
 
 @dataclass(frozen=True)
-class Log:
+class JudgedLog:
     """A dataset at one discount."""
 
     data: Dataset
@@ -127,7 +126,7 @@ class Log:
 BLOCK = 65_536
 
 
-def read_log(data: Dataset, discount: float) -> Log:
+def read_log(data: Dataset, discount: float) -> JudgedLog:
     """Scales the data and puts it on the device."""
     inside_unit("discount", discount)
     rows = np.flatnonzero(data.has_next_action)
@@ -159,7 +158,7 @@ def read_log(data: Dataset, discount: float) -> Log:
         (whole[rows] - centre) / spread,
     )
     lengths = np.diff(data.episodes, axis=1)[:, 0]
-    return Log(
+    return JudgedLog(
         data,
         discount,
         units,
@@ -211,7 +210,7 @@ class Resampling(NamedTuple):
     folds: int
 
 
-def resample(log: Log, replicates: int, folds: int, rng: np.random.Generator) -> Resampling:
+def resample(log: JudgedLog, replicates: int, folds: int, rng: np.random.Generator) -> Resampling:
     """Draws the weights and the folds. With fewer episodes than folds each member learns from all of them."""
     episodes = log.episodes
     folds = folds if episodes >= 2 * folds else 1
@@ -235,7 +234,7 @@ def resample(log: Log, replicates: int, folds: int, rng: np.random.Generator) ->
 
 
 def _draw(
-    log: Log, fold: NDArray[np.int64], folds: int, rng: np.random.Generator
+    log: JudgedLog, fold: NDArray[np.int64], folds: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.float64], list[NDArray[np.int64]], list[NDArray[np.float64]]]:
     """One replicate: drawn again until every member has rows to learn from and episodes to be read at."""
     all_rows = np.arange(len(log.episode))
