@@ -50,8 +50,7 @@ def measure(results: Path, cell: CellRecord, effort_name: str | None) -> list[di
     preset = preset_setting(run.record)
     rows: list[dict[str, Any]] = []
     for candidate in candidates:
-        found = candidate.estimate
-        if found is None:
+        if candidate.value is None:
             continue
         rows.append(
             {
@@ -62,7 +61,7 @@ def measure(results: Path, cell: CellRecord, effort_name: str | None) -> list[di
                 "seed": candidate.seed,
                 "setting": candidate.setting,
                 "preset": {name: preset.get(name) for name in candidate.setting},
-                "diagnostics": found.diagnostics,
+                "diagnostics": candidate.diagnostics,
                 "log": float(log.returns.mean()),
                 "best_logged": float(log.returns.max()),
                 "effort": dataclasses.asdict(effort),
@@ -107,10 +106,14 @@ def facts_in(row: dict[str, Any]) -> Any:
 
 def candidates_of(rows: Sequence[dict[str, Any]]) -> list[Any]:
     """The candidates with the estimates that the present thresholds give."""
-    from sbac.trust.choosing import Candidate
+    from sbac.trust.choosing import candidate_record
     from sbac.trust.estimates import conclude
 
-    return [Candidate(row["label"], row["seed"], row["setting"], conclude(facts_in(row), learned=True)) for row in rows]
+    estimates = [conclude(facts_in(row), learned=True) for row in rows]
+    return [
+        candidate_record(row["label"], row["seed"], row["setting"], estimate)
+        for row, estimate in zip(rows, estimates, strict=True)
+    ]
 
 
 class Chosen(NamedTuple):
@@ -224,9 +227,11 @@ def coverage(rows: list[dict[str, Any]]) -> list[Covered]:
     """Whether the interval of the gain holds the truth, for every policy and nominal level."""
     from scipy.special import stdtrit
 
+    from sbac.trust.estimates import conclude
+
     found: list[Covered] = []
-    for row, candidate in zip(rows, candidates_of(rows), strict=True):
-        estimate = candidate.estimate
+    for row in rows:
+        estimate = conclude(facts_in(row), learned=True)
         if not estimate.has_interval:
             found.append(Covered(row["data"], None, np.nan, np.nan))
             continue

@@ -13,10 +13,9 @@ from sbac.exporting.choosing import chosen_policy
 from sbac.records import as_json
 from sbac.report.card import build_card
 from sbac.trust.choosing import (
-    Candidate,
     Choice,
     apart,
-    choice_record,
+    candidate_record,
     decide,
     preset_setting,
     read_choice,
@@ -36,9 +35,9 @@ TINY = Effort(2, 2, (16,), 32, (50, 50), 1e-3, 0.1, (16,), 50)
 
 
 def candidate(alpha, gains, optimism=0.0, **changes):
-    facts = sound(np.full(4, 5.0), gains, **({"moved": 0.0, "missed": 0.0} | changes))
-    estimate = dataclasses.replace(conclude(facts), optimism=optimism)
-    return Candidate(f"alpha={alpha:g}_seed=0", 0, {"alpha": alpha}, estimate)
+    estimate = conclude(sound(np.full(4, 5.0), gains, **({"moved": 0.0, "missed": 0.0} | changes)))
+    estimate.diagnostics["optimism"] = optimism
+    return candidate_record(f"alpha={alpha:g}_seed=0", 0, {"alpha": alpha}, estimate)
 
 
 def by_episode(alpha, episode, spread=0.0, gains=(1.0, 1.1, 1.0, 0.9)):
@@ -144,7 +143,7 @@ def test_a_choice_has_what_the_contract_names(choice, trained) -> None:
     for row in choice.table:
         assert (row["gain_low"] is None) == bool(row["warnings"])
     for candidate in choice.candidates:
-        assert candidate.estimate is not None and "model_gain" in candidate.estimate.diagnostics
+        assert "model_gain" in candidate.diagnostics
     json.dumps(choice.table, allow_nan=False)
     assert choice.label in choice_text(choice)
 
@@ -174,7 +173,7 @@ def test_nothing_but_policies_and_log_is_read(choice, trained, tmp_path, monkeyp
 def test_the_file_of_a_choice_reads_back(choice, tmp_path) -> None:
     assert read_choice(tmp_path) is None
     write_choice(tmp_path, choice)
-    assert read_choice(tmp_path) == choice_record(choice)
+    assert read_choice(tmp_path) == choice.record
 
 
 def test_bad_input_is_named(trained, tmp_path) -> None:
@@ -254,7 +253,7 @@ def test_a_dial_is_judged_at_all_its_alphas(tmp_path) -> None:
     assert offers == {(2.0**power, seed) for power in range(-4, 3) for seed in (0, 1)}
     assert len({row["label"] for row in choice.table}) == 14
     label = "alpha=0.25_seed=1"
-    record = dataclasses.replace(choice_record(choice), label=label)
+    record = dataclasses.replace(choice.record, label=label)
     (folder / "selection.json").write_text(json.dumps(files.finite(as_json(record))))
     wanted = run.policies[1].at(alpha=0.25)
     taken = chosen_policy(folder)

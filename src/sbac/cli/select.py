@@ -46,7 +46,7 @@ def _select(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sbac.runs import Run
-    from sbac.trust.choosing import choice_record, read_choice
+    from sbac.trust.choosing import read_choice
 
     if args.env is not None and args.tries is None:
         raise UserError("--env: only read with --try; the choice itself needs no environment")
@@ -56,7 +56,7 @@ def _select(args: argparse.Namespace) -> int:
         data = None if args.data is None else load_log(args.data, args)
         choice = choose(run, data, args.effort, args.seed, args.beside)
         show(choice, args.json)
-        record = choice_record(choice)
+        record = choice.record
     return 0 if args.tries is None else _try(run, record, args.tries, args.env)
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sbac import files
 from sbac.algorithms import find
@@ -34,18 +34,24 @@ NUMBERS = ("value", "low", "high", "gain", "gain_low", "gain_high")
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A policy of a run, and what was found of it; `estimate` None: its networks are no longer numbers."""
+class CandidateRecord:
+    """A policy of a run, and what the estimators say of it; numbers are None where there is none that is finite."""
 
     label: str
     seed: int
     setting: Settings
-    estimate: Estimate | None
-
-    @property
-    def set_aside(self) -> bool:
-        """Whether it is not to be chosen on these estimates."""
-        return self.estimate is None or bool(self.estimate.warnings)
+    value: float | None
+    low: float | None
+    high: float | None
+    gain: float | None
+    gain_low: float | None
+    gain_high: float | None
+    warnings: list[str]
+    set_aside: bool
+    """Whether it is not to be chosen on these estimates."""
+    episode: float | None = None
+    episode_spread: float | None = None
+    diagnostics: Mapping[str, float] = field(default_factory=dict[str, float])
 
     @property
     def promise(self) -> float:
@@ -54,23 +60,40 @@ class Candidate:
         An episode that ends early shows there, and hardly in a discounted value. Without a model it is the gain less
         what may be optimism.
         """
-        if self.estimate is None:
+        if self.gain is None:
             return -math.inf
-        if math.isnan(self.estimate.episode):
-            return self.estimate.gain - self.estimate.optimism
-        return self.estimate.episode - PESSIMISM * self.estimate.episode_spread
+        if self.episode is None or self.episode_spread is None:
+            return self.gain - self.diagnostics["optimism"]
+        return self.episode - PESSIMISM * self.episode_spread
 
     @property
     def unit(self) -> float:
         """The standard deviation of the log's returns, in the units of the promise."""
-        if self.estimate is None:
-            return math.inf
-        discounted = math.isnan(self.estimate.episode)
-        return self.estimate.diagnostics["return_deviation" if discounted else "episode_deviation"]
+        return self.diagnostics["return_deviation" if self.episode is None else "episode_deviation"]
 
 
-@dataclass(frozen=True)
-class Verdict:
+def candidate_record(label: str, seed: int, setting: Settings, estimate: Estimate | None) -> CandidateRecord:
+    """`estimate` None: the policy's networks are no longer numbers."""
+    if estimate is None:
+        nothing = dict.fromkeys(NUMBERS)
+        return CandidateRecord(label, seed, setting, **nothing, warnings=["its training has diverged"], set_aside=True)
+
+    def finite(numbers: Mapping[str, float]) -> dict[str, float]:
+        return {name: number for name, number in numbers.items() if math.isfinite(number)}
+
+    numbers = finite({name: getattr(estimate, name) for name in (*NUMBERS, "episode", "episode_spread")})
+    return CandidateRecord(
+        label,
+        seed,
+        setting,
+        **(dict.fromkeys(NUMBERS) | numbers),
+        warnings=estimate.warnings,
+        set_aside=bool(estimate.warnings),
+        diagnostics=finite(estimate.diagnostics),
+    )
+
+
+class Verdict(NamedTuple):
     """Which candidate is taken, whether the estimates decided it, and why, in a sentence."""
 
     label: str
@@ -78,8 +101,21 @@ class Verdict:
     reason: str
 
 
+@dataclass(frozen=True)
+class ChoiceRecord:
+    """selection.json of a run's folder: what `sbac select` says."""
+
+    format: int
+    label: str
+    decided: bool
+    reason: str
+    log: float
+    discount: float
+    candidates: list[CandidateRecord]
+
+
 class Choice:
-    """The policy that is taken, and what was found of all of them.
+    """The policy that is taken, and what is known of all of them.
 
     best: the policy. label: its name in the run. decided: whether the estimates could tell it from the preset's.
     reason: why it was taken, in a sentence. table: a dictionary for each policy, best first: label, alpha, seed, value,
@@ -87,33 +123,24 @@ class Choice:
     return. candidates: the same with all diagnostics.
     """
 
-    def __init__(
-        self, policies: Sequence[Policy], candidates: Sequence[Candidate], verdict: Verdict, log: float, discount: float
-    ) -> None:
-        order = {label_of(policy): policy for policy in policies}
-        self.best = order[verdict.label]
-        self.label, self.decided, self.reason = verdict.label, verdict.decided, verdict.reason
-        self.log, self.discount = log, discount
-        self.candidates = sorted(candidates, key=lambda c: (c.label != verdict.label, c.set_aside, -c.promise))
+    def __init__(self, best: Policy, record: ChoiceRecord) -> None:
+        self.best, self.record = best, record
+        self.label, self.decided, self.reason = record.label, record.decided, record.reason
+        self.log, self.discount, self.candidates = record.log, record.discount, record.candidates
 
     @property
     def table(self) -> list[dict[str, Any]]:
-        return [table_row(candidate) for candidate in self.candidates]
+        shown = ("label", "alpha", "seed", *NUMBERS, "warnings", "set_aside")
+        rows = [{"alpha": row.setting.get("alpha"), **vars(row)} for row in self.candidates]
+        return [{name: row[name] for name in shown} for row in rows]
 
     @property
     def warnings(self) -> list[str]:
         """Of the policy that is taken."""
-        return self.table[0]["warnings"]
+        return self.candidates[0].warnings
 
     def __repr__(self) -> str:
         return f"Choice({self.label!r}: {self.reason})"
-
-
-def table_row(candidate: Candidate) -> dict[str, Any]:
-    record = candidate_record(candidate)
-    numbers = {name: getattr(record, name) for name in NUMBERS}
-    names = {"label": record.label, "alpha": record.setting.get("alpha"), "seed": record.seed}
-    return {**names, **numbers, "warnings": record.warnings, "set_aside": record.set_aside}
 
 
 def label_of(policy: Policy) -> str:
@@ -148,7 +175,10 @@ def select(
     spent = find_effort(default_effort(run.record) if effort is None else effort)
     candidates = judged_candidates(run, log, spent, seed, beside, progress)
     verdict = decide(candidates, preset_setting(run.record))
-    return Choice(offered(run.policies), candidates, verdict, float(log.returns.mean()), log.discount)
+    candidates.sort(key=lambda row: (row.label != verdict.label, row.set_aside, -row.promise))
+    best = next(policy for policy in offered(run.policies) if label_of(policy) == verdict.label)
+    mean, (label, decided, reason) = float(log.returns.mean()), verdict
+    return Choice(best, ChoiceRecord(CHOICE_FORMAT, label, decided, reason, mean, log.discount, candidates))
 
 
 def judged_candidates(
@@ -158,22 +188,22 @@ def judged_candidates(
     seed: int = 0,
     beside: Sequence[str] = BESIDE,
     progress: OnProgress | None = None,
-) -> list[Candidate]:
+) -> list[CandidateRecord]:
     """All policies of the run with their estimates; one that has diverged has none."""
     check_sizes(log, run.policies[0])
     policies = offered(run.policies)
     whole = [policy for policy in policies if policy.is_finite]
     estimates = judge(Question(log, whole, effort, seed, progress), beside, learned=True) if whole else []
     by_label = dict(zip(map(label_of, whole), estimates, strict=True))
-    candidates: list[Candidate] = []
+    candidates: list[CandidateRecord] = []
     for policy in policies:
         record = policy_record(policy)
         setting = policy_setting(policy, [*record.grid, "alpha"] if policy.has_dial else record.grid)
-        candidates.append(Candidate(record.label, record.seed, setting, by_label.get(record.label)))
+        candidates.append(candidate_record(record.label, record.seed, setting, by_label.get(record.label)))
     return candidates
 
 
-def decide(candidates: Sequence[Candidate], preset: Settings) -> Verdict:
+def decide(candidates: Sequence[CandidateRecord], preset: Settings) -> Verdict:
     """Takes the largest promise of the policies that nothing speaks against, if it is clearly above the preset's.
 
     Where the estimates cannot tell them apart, or something speaks against every one, the preset's setting is taken.
@@ -196,10 +226,10 @@ def decide(candidates: Sequence[Candidate], preset: Settings) -> Verdict:
     )
 
 
-def usual_candidate(candidates: Sequence[Candidate], preset: Settings) -> Candidate:
+def usual_candidate(candidates: Sequence[CandidateRecord], preset: Settings) -> CandidateRecord:
     """Among the policies whose setting is nearest to the preset's, the one that promises the most."""
 
-    def distance(candidate: Candidate) -> float:
+    def distance(candidate: CandidateRecord) -> float:
         return sum(apart(value, preset.get(name)) for name, value in candidate.setting.items())
 
     nearest = min(map(distance, candidates))
@@ -266,69 +296,9 @@ def check_sizes(log: JudgedLog, policy: Policy) -> None:
 # --- The file ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class CandidateRecord:
-    """A candidate as selection.json has it; numbers that are not finite are null."""
-
-    label: str
-    seed: int
-    setting: Settings
-    value: float | None
-    low: float | None
-    high: float | None
-    gain: float | None
-    gain_low: float | None
-    gain_high: float | None
-    warnings: list[str]
-    set_aside: bool
-    episode: float | None = None
-    episode_spread: float | None = None
-    diagnostics: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
-
-
-@dataclass(frozen=True)
-class ChoiceRecord:
-    """selection.json of a run's folder: what `sbac select` found."""
-
-    format: int
-    label: str
-    decided: bool
-    reason: str
-    log: float
-    discount: float
-    candidates: list[CandidateRecord]
-
-
-def candidate_record(candidate: Candidate) -> CandidateRecord:
-    """Without an estimate, its numbers are None."""
-    estimate = candidate.estimate
-
-    def said(name: str) -> float | None:
-        return None if estimate is None else finite_or_none(getattr(estimate, name))
-
-    return CandidateRecord(
-        candidate.label,
-        candidate.seed,
-        candidate.setting,
-        **{name: said(name) for name in (*NUMBERS, "episode", "episode_spread")},
-        warnings=["its training has diverged"] if estimate is None else estimate.warnings,
-        set_aside=candidate.set_aside,
-        diagnostics={} if estimate is None else {k: finite_or_none(v) for k, v in estimate.diagnostics.items()},
-    )
-
-
-def finite_or_none(number: float) -> float | None:
-    return number if math.isfinite(number) else None
-
-
-def choice_record(choice: Choice) -> ChoiceRecord:
-    rows = [candidate_record(candidate) for candidate in choice.candidates]
-    return ChoiceRecord(CHOICE_FORMAT, choice.label, choice.decided, choice.reason, choice.log, choice.discount, rows)
-
-
 def write_choice(folder: Path, choice: Choice) -> None:
     """Writes selection.json: `sbac export` and the policy card take the policy that it names."""
-    files.write_json(folder / CHOICE_FILE, as_json(choice_record(choice)))
+    files.write_json(folder / CHOICE_FILE, as_json(choice.record))
 
 
 def read_choice(folder: Path) -> ChoiceRecord | None:

@@ -6,7 +6,7 @@ from contextlib import suppress
 import numpy as np
 
 from sbac.text import counted, number, text_table, within
-from sbac.trust.choosing import CandidateRecord, Choice, choice_record
+from sbac.trust.choosing import CandidateRecord, Choice
 from sbac.trust.estimators import ALWAYS, ESTIMATORS
 from sbac.trust.trials import Tried
 
@@ -14,7 +14,6 @@ from sbac.trust.trials import Tried
 def choice_text(choice: Choice) -> str:
     """The table, the policy that is taken, and what speaks against it and against others."""
     digits = decimals(choice.log)
-    records = choice_record(choice).candidates
     head = ["policy", "whole episode", "value", "gain over the log", ""]
     rows = [
         [
@@ -24,7 +23,7 @@ def choice_text(choice: Choice) -> str:
             "" if row.gain is None else within(row.gain, row.gain_low, row.gain_high, digits),
             "taken" if row.label == choice.label else "set aside" if row.set_aside else "",
         ]
-        for row in records
+        for row in choice.candidates
     ]
     lines = [
         f"the log's mean discounted return: {choice.log:.{digits}f} (discount {choice.discount:g}); "
@@ -33,7 +32,7 @@ def choice_text(choice: Choice) -> str:
         text_table(head, rows),
         f"{choice.label}: {choice.reason}",
     ]
-    lines += [f"warning: {row.label}: {text}" for row in records for text in row.warnings]
+    lines += [f"warning: {row.label}: {text}" for row in choice.candidates for text in row.warnings]
     return "\n".join(lines)
 
 
@@ -71,11 +70,10 @@ BASIS = {
 
 def basis(row: CandidateRecord, digits: int) -> list[tuple[str, str]]:
     """What an estimate rests on, as far as the estimators that were asked say it."""
-    said = {name: value for name, value in row.diagnostics.items() if value is not None}
     lines: list[tuple[str, str]] = []
     for words, numbers in BASIS.items():
         with suppress(KeyError):  # nobody said it
-            lines.append((words, numbers.format(**said, digits=digits).replace("%", " %")))
+            lines.append((words, numbers.format(**row.diagnostics, digits=digits).replace("%", " %")))
     return lines
 
 

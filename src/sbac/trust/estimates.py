@@ -36,11 +36,9 @@ class Estimate:
     episode: float
     """What a whole episode earns, undiscounted; not a number where no estimator says it."""
     episode_spread: float
-    optimism: float
-    """By how much the gain may lie too high because the policy was learned from the same log."""
     warnings: list[str]
     diagnostics: Facts
-    """All that the estimators say: what the numbers above were made of."""
+    """All that the estimators say; optimism: by how much the gain of a policy that learned from the log may be less."""
 
     @property
     def has_interval(self) -> bool:
@@ -105,7 +103,7 @@ def conclude(facts: Facts, learned: bool = False) -> Estimate:
     return Estimate(
         value, value - value_half - optimism, value + value_half,
         gain.mean, gain.mean - gain_half - optimism, gain.mean + gain_half,
-        episode.mean, episode.deviation, optimism, warnings, facts,
+        episode.mean, episode.deviation, warnings, Facts(facts, optimism=optimism),
     )  # fmt: skip
 
 

@@ -200,7 +200,7 @@ class Resampling(NamedTuple):
     folds' episodes with these weights, and is read at the first states of its own fold.
     """
 
-    weights: NDArray[np.float64]
+    weights: NDArray[np.int64]
     """(replicates, episodes)"""
     rows: Int[Array, "members most"]
     """The rows that a member draws from, each as often as its weight says; the first `counts` of them are real."""
@@ -212,44 +212,36 @@ class Resampling(NamedTuple):
 
 def resample(log: JudgedLog, replicates: int, folds: int, rng: np.random.Generator) -> Resampling:
     """Draws the weights and the folds. With fewer episodes than folds each member learns from all of them."""
-    episodes = log.episodes
-    folds = folds if episodes >= 2 * folds else 1
-    weights = np.zeros((replicates, episodes))
-    members: list[NDArray[np.int64]] = []
-    reading: list[NDArray[np.float64]] = []
-    for replicate in range(replicates):
-        fold = rng.permutation(np.arange(episodes) % folds)
-        drawn, kept, read = _draw(log, fold, folds, rng)
-        weights[replicate] = drawn
-        members += kept
-        reading += read
-    most = max(map(len, members))
-    rows = np.zeros((len(members), most), np.int32)
-    for i, kept in enumerate(members):
-        rows[i, : len(kept)] = kept
-    counts = np.array([len(kept) for kept in members], np.int32)
-    return Resampling(
-        weights, jnp.asarray(rows), jnp.asarray(counts), jnp.asarray(np.stack(reading), jnp.float32), folds
-    )
+    folds = folds if log.episodes >= 2 * folds else 1
+    reading = np.stack([_draw(log, folds, rng) for _ in range(replicates)])
+    members = reading.reshape(-1, log.episodes)
+    drawn = [_learned_rows(log, times) for times in _learned(reading).reshape(members.shape)]
+    counts = np.array([len(rows) for rows in drawn], np.int32)
+    padded = np.stack([np.pad(rows, (0, counts.max() - len(rows))) for rows in drawn])
+    shares = jnp.asarray(members / members.sum(1, keepdims=True), jnp.float32)
+    return Resampling(reading.sum(1), jnp.asarray(padded, jnp.int32), jnp.asarray(counts), shares, folds)
 
 
-def _draw(
-    log: JudgedLog, fold: NDArray[np.int64], folds: int, rng: np.random.Generator
-) -> tuple[NDArray[np.float64], list[NDArray[np.int64]], list[NDArray[np.float64]]]:
-    """One replicate: drawn again until every member has rows to learn from and episodes to be read at."""
-    all_rows = np.arange(len(log.episode))
+def _draw(log: JudgedLog, folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """The weights of one replicate, (folds, episodes): a row has those of its own fold's episodes, and 0 elsewhere.
+
+    They are drawn again until every member has rows to learn from and episodes to be read at.
+    """
+    fold = rng.permutation(np.arange(log.episodes) % folds)
     for _ in range(MOST_DRAWS):
-        weights = rng.poisson(1.0, log.episodes).astype(np.float64)
-        kept: list[NDArray[np.int64]] = []
-        read: list[NDArray[np.float64]] = []
-        for number in range(folds):
-            own = fold == number
-            learned = weights * (~own if folds > 1 else np.ones_like(own))
-            kept.append(np.repeat(all_rows, learned[log.episode].astype(int)))
-            read.append(weights * own)
-        if all(map(len, kept)) and all(share.sum() > 0 for share in read):
-            return weights, kept, [share / share.sum() for share in read]
+        reading = rng.poisson(1.0, log.episodes) * (fold == np.arange(folds)[:, None])
+        if reading.any(1).all() and all(len(_learned_rows(log, times)) for times in _learned(reading)):
+            return reading
     raise UserError(f"dataset {log.data.name}: too few episodes to resample ({log.episodes})")
+
+
+def _learned(reading: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How often a member learns from each episode: from those of the other folds, if there are others."""
+    return reading.sum(-2, keepdims=True) - reading if reading.shape[-2] > 1 else reading
+
+
+def _learned_rows(log: JudgedLog, times: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.repeat(np.arange(len(log.episode)), times[log.episode])
 
 
 MOST_DRAWS = 1_000

@@ -205,27 +205,14 @@ def _walk(steps: int, act: Act, constants: Constants, world: World, walk: Walk) 
 class Rollouts:
     """What the rollouts of each member say of every policy, in the log's reward units: (policies, members)."""
 
-    earned: NDArray[np.float64]
-    """Before the cut: what was earned, discounted."""
-    left: NDArray[np.float64]
-    """The discounted mass at the cut: gamma^t times the probability that the episode has not ended by then."""
-    behind: NDArray[np.float64]
-    """What fitted Q evaluation promises behind the cut, discounted."""
-    logged: float
-    """The log's mean return from the same first states."""
+    gains: NDArray[np.float64]
+    """Over the log's mean return from the same first states: what is earned before the cut, and what fitted Q
+    evaluation promises behind it, discounted."""
     episodes: NDArray[np.float64]
     """What whole episodes earn, undiscounted. Behind a cut nothing is earned; where the log's rewards are costs, every
     step goes on costing what the log's do: either way a rollout that leaves the data does not gain by it."""
-
-    @property
-    def gains(self) -> NDArray[np.float64]:
-        """Over the log's mean return."""
-        return self.earned + self.behind - self.logged
-
-    @property
-    def shares(self) -> NDArray[np.float64]:
-        """The share of the discounted time that the rollouts of a policy lasted before they were cut."""
-        return 1.0 - self.left.mean(1)
+    shares: NDArray[np.float64]
+    """Of each policy: the share of the discounted time that its rollouts lasted before they were cut."""
 
 
 def roll(question: Question, model: Model, limit: float) -> Rollouts:
@@ -256,7 +243,8 @@ def roll(question: Question, model: Model, limit: float) -> Rollouts:
     whole = walked("whole episodes in the learned model", 1.0, steps)
     cut = np.asarray(whole.alive, np.float64) * (steps - np.asarray(whole.lasted, np.float64))
     episodes = np.asarray(whole.earned, np.float64) + cut * min(float(log.data.rewards.mean()), 0.0)
-    return Rollouts(by_member(walk.earned), by_member(walk.alive), by_member(behind), logged, by_member(episodes))
+    gains = by_member(walk.earned) + by_member(behind) - logged
+    return Rollouts(gains, by_member(episodes), 1.0 - by_member(walk.alive).mean(1))
 
 
 def follow(
