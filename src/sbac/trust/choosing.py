@@ -19,7 +19,7 @@ from sbac.records import Setting, Settings, as_json, parse
 from sbac.runs import Run, RunRecord, offered, policy_record, policy_setting
 from sbac.trust.estimates import Estimate, judge
 from sbac.trust.estimators import BESIDE
-from sbac.trust.evidence import Effort, OnProgress, Question, find_effort
+from sbac.trust.evidence import Effort, Facts, OnProgress, Question, find_effort
 from sbac.trust.log import JudgedLog, read_log
 
 CAN_TELL = 0.5
@@ -72,12 +72,11 @@ class CandidateRecord:
         return self.diagnostics["return_deviation" if self.episode is None else "episode_deviation"]
 
 
-def candidate_record(label: str, seed: int, setting: Settings, estimate: Estimate | None) -> CandidateRecord:
-    """`estimate` None: the policy's networks are no longer numbers."""
-    if estimate is None:
-        nothing = dict.fromkeys(NUMBERS)
-        return CandidateRecord(label, seed, setting, **nothing, warnings=["its training has diverged"], set_aside=True)
+DIVERGED = Estimate(*(math.nan,) * 8, warnings=["its training has diverged"], diagnostics=Facts())
+"""Of a policy whose networks are no longer numbers."""
 
+
+def candidate_record(label: str, seed: int, setting: Settings, estimate: Estimate) -> CandidateRecord:
     def finite(numbers: Mapping[str, float]) -> dict[str, float]:
         return {name: number for name, number in numbers.items() if math.isfinite(number)}
 
@@ -199,7 +198,7 @@ def judged_candidates(
     for policy in policies:
         record = policy_record(policy)
         setting = policy_setting(policy, [*record.grid, "alpha"] if policy.has_dial else record.grid)
-        candidates.append(candidate_record(record.label, record.seed, setting, by_label.get(record.label)))
+        candidates.append(candidate_record(record.label, record.seed, setting, by_label.get(record.label, DIVERGED)))
     return candidates
 
 

@@ -90,27 +90,24 @@ def learn(log: JudgedLog, effort: Effort, seed: int) -> Model:
     wanted = jnp.concatenate([change / scale, t.rewards[:, None]], axis=1)
     inputs = jnp.concatenate([t.states, t.actions], axis=1)
     keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), MEMBERS)
-    nets = _learn(effort.model_hidden, effort.batch_size, effort.model_steps, keys, inputs, wanted, t.going_on)
-    return Model(nets, scale)
+    return Model(_learn(effort, keys, inputs, wanted, t.going_on), scale)
 
 
-@partial(jit, static=(0, 1, 2))
+@partial(jit, static=(0,))
 def _learn(
-    hidden: tuple[int, ...],
-    batch: int,
-    steps: int,
+    effort: Effort,
     keys: PRNGKeyArray,
     inputs: Float[Array, "rows inputs"],
     wanted: Float[Array, "rows outputs"],
     going_on: Float[Array, " rows"],
 ) -> MLP:
-    outputs = wanted.shape[1] + 1
+    hidden, steps, outputs = effort.model_hidden, effort.model_steps, wanted.shape[1] + 1
 
     def one(key: PRNGKeyArray) -> MLP:
         first_key, batch_key = jax.random.split(key)
 
         def step(i: Array, trained: Trained[MLP]) -> Trained[MLP]:
-            rows = jax.random.randint(jax.random.fold_in(batch_key, i), (batch,), 0, len(inputs))
+            rows = jax.random.randint(jax.random.fold_in(batch_key, i), (effort.batch_size,), 0, len(inputs))
 
             def loss(net: MLP) -> tuple[Array, None]:
                 out = net(inputs[rows])
