@@ -69,7 +69,7 @@ class CandidateRecord:
     @property
     def unit(self) -> float:
         """The standard deviation of the log's returns, in the units of the promise."""
-        return self.diagnostics["return_deviation" if self.episode is None else "episode_deviation"]
+        return self.diagnostics.get("return_deviation" if self.episode is None else "episode_deviation", math.inf)
 
 
 DIVERGED = Estimate(*(math.nan,) * 8, warnings=["its training has diverged"], diagnostics=Facts())
