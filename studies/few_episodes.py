@@ -9,7 +9,6 @@ Each draw takes 25 episodes of hopper-demo at random, trains preset quick with t
 import argparse
 import json
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,6 @@ def judged(number: int, folder: Path) -> list[dict[str, Any]]:
     played = {(row.setting["alpha"], row.seed): row.episodes for row in evaluate_policies(folder, TASK, 50)}
     lines: list[dict[str, Any]] = []
     for candidate, row in zip(choice.candidates, choice.table, strict=True):
-        assert candidate.estimate is not None
         episodes = played[row["alpha"], row["seed"]]
         assert episodes.discounted_returns is not None and episodes.scores is not None
         truth: dict[str, float] = {
@@ -51,7 +49,7 @@ def judged(number: int, folder: Path) -> list[dict[str, Any]]:
             "score": float(np.mean(episodes.scores)),
         }
         numbers: dict[str, Any] = {name: row[name] for name in ("gain", "gain_low", "gain_high")} | truth
-        found = {name: shortened(value) for name, value in asdict(candidate.estimate.diagnostics).items()}
+        found = {name: shortened(value) for name, value in candidate.diagnostics.items()}
         about = {"draw": number, "alpha": row["alpha"], "seed": row["seed"], "log": round(choice.log, 3)}
         rounded = {name: None if value is None else round(value, 2) for name, value in numbers.items()}
         lines.append({**about, **rounded, "diagnostics": found})

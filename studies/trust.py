@@ -97,7 +97,8 @@ def facts_in(row: dict[str, Any]) -> Any:
     """What the estimators said of a policy; committed rows have the replicates' gains beside the diagnostics."""
     from sbac.trust.evidence import Facts, summary
 
-    facts = Facts({RENAMED.get(name, name): v for name, v in row["diagnostics"].items() if v is not None})
+    said: dict[str, float | None] = row["diagnostics"]
+    facts = Facts({RENAMED.get(name, name): number for name, number in said.items() if number is not None})
     if "gains" in row:
         facts.update(summary("fitted_gain", np.array(row["gains"])))
         facts.update(summary("fitted_log", np.full(len(row["gains"]), row["own"])))
