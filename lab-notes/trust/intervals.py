@@ -78,7 +78,7 @@ def repeat(kind: str, shift: str, number: int) -> dict[str, Any]:
     """One log, its estimate and the truth."""
     import sbac
     from sbac.trust.estimates import fqe
-    from sbac.trust.fitting import Effort
+    from sbac.trust.evidence import Effort
 
     started = time.perf_counter()
     made: Table | Linear = Table.random(number % WORLDS) if kind == "table" else Linear.random(number % WORLDS)
@@ -101,20 +101,20 @@ def repeat(kind: str, shift: str, number: int) -> dict[str, Any]:
         "log": own,
         "value": found.value,
         "gain": found.gain,
-        "gains": found.gains,
         "low": found.low if found.has_interval else None,
         "high": found.high if found.has_interval else None,
         "gain_low": found.gain_low if found.has_interval else None,
         "gain_high": found.gain_high if found.has_interval else None,
         "warnings": found.warnings,
-        "diagnostics": dataclasses.asdict(found.diagnostics),
+        "diagnostics": found.diagnostics,
         "seconds": time.perf_counter() - started,
     }
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
     """Thresholds act here and not in the rows: the intervals are made from the replicates and the diagnostics."""
-    from sbac.trust.estimates import Diagnostics, from_replicates
+    from sbac.trust.estimates import conclude
+    from sbac.trust.evidence import Facts, summary
 
     lines = [
         "| case | repeats | without warning | truth inside | error of J, its mean | outside and no warning |",
@@ -126,8 +126,11 @@ def summary(rows: list[dict[str, Any]]) -> str:
             continue
         inside: list[bool] = []
         for row in found:
-            gains = np.array(row["gains"])
-            estimate = from_replicates(np.full(len(gains), row["log"]), gains, Diagnostics(**row["diagnostics"]))
+            facts = Facts({name: number for name, number in row["diagnostics"].items() if number is not None})
+            facts.update(summary("fitted_log", np.full(2, row["log"])))
+            if "gains" in row:  # committed rows have them beside the diagnostics
+                facts.update(summary("fitted_gain", np.array(row["gains"])))
+            estimate = conclude(facts)
             if not estimate.warnings:
                 inside.append(estimate.gain_low <= row["truth"] - row["log"] <= estimate.gain_high)
         errors = np.array([row["value"] / row["truth"] - 1 for row in found])

@@ -37,21 +37,20 @@ def measure(results: Path, cell: CellRecord, effort_name: str | None) -> list[di
 
     from sbac.runs import Run
     from sbac.trust.choosing import default_effort, discount_of, judged_candidates, log_of, preset_setting
-    from sbac.trust.fitting import Reporter, find_effort
+    from sbac.trust.evidence import find_effort
     from sbac.trust.log import read_log
 
     run = Run.load(folder_of(results, cell))
     started = time.perf_counter()
     log = read_log(log_of(run, None), discount_of(run.record))
     effort = find_effort(effort_name or default_effort(run.record))
-    candidates = judged_candidates(run, log, effort, 0, True, False, Reporter())
+    candidates = judged_candidates(run, log, effort)
     seconds = time.perf_counter() - started
     jax.clear_caches()  # the next log has other sizes
     preset = preset_setting(run.record)
     rows: list[dict[str, Any]] = []
     for candidate in candidates:
-        found = candidate.estimate
-        if found is None:
+        if candidate.value is None:
             continue
         rows.append(
             {
@@ -62,9 +61,7 @@ def measure(results: Path, cell: CellRecord, effort_name: str | None) -> list[di
                 "seed": candidate.seed,
                 "setting": candidate.setting,
                 "preset": {name: preset.get(name) for name in candidate.setting},
-                "own": found.value - found.gain,
-                "gains": rounded(found.gains),
-                "diagnostics": dataclasses.asdict(found.diagnostics),
+                "diagnostics": candidate.diagnostics,
                 "log": float(log.returns.mean()),
                 "best_logged": float(log.returns.max()),
                 "effort": dataclasses.asdict(effort),
@@ -72,10 +69,6 @@ def measure(results: Path, cell: CellRecord, effort_name: str | None) -> list[di
             }
         )
     return rows
-
-
-def rounded(values: Any) -> list[float]:
-    return [float(f"{value:.6g}") for value in values]
 
 
 def with_truth(rows: Sequence[dict[str, Any]], results: Path) -> list[dict[str, Any]]:
@@ -96,17 +89,32 @@ def with_truth(rows: Sequence[dict[str, Any]], results: Path) -> list[dict[str, 
 # --- Summary ----------------------------------------------------------------------------------------------------------
 
 
+RENAMED = {"model_spread": "model_gain_spread", "episode": "model_episode", "episode_spread": "model_episode_spread"}
+"""Names of the committed rows, and what the package calls these numbers now."""
+
+
+def facts_in(row: dict[str, Any]) -> Any:
+    """What the estimators said of a policy; committed rows have the replicates' gains beside the diagnostics."""
+    from sbac.trust.evidence import Facts, summary
+
+    said: dict[str, float | None] = row["diagnostics"]
+    facts = Facts({RENAMED.get(name, name): number for name, number in said.items() if number is not None})
+    if "gains" in row:
+        facts.update(summary("fitted_gain", np.array(row["gains"])))
+        facts.update(summary("fitted_log", np.full(len(row["gains"]), row["own"])))
+    return facts
+
+
 def candidates_of(rows: Sequence[dict[str, Any]]) -> list[Any]:
     """The candidates with the estimates that the present thresholds give."""
-    from sbac.trust.choosing import Candidate
-    from sbac.trust.estimates import Diagnostics, from_replicates, learned_from
+    from sbac.trust.choosing import candidate_record
+    from sbac.trust.estimates import conclude
 
-    found: list[Candidate] = []
-    for row in rows:
-        own = np.full(len(row["gains"]), row["own"])
-        estimate = from_replicates(own, np.array(row["gains"]), Diagnostics(**row["diagnostics"]))
-        found.append(Candidate(row["label"], row["seed"], row["setting"], learned_from(estimate, own)))
-    return found
+    estimates = [conclude(facts_in(row), learned=True) for row in rows]
+    return [
+        candidate_record(row["label"], row["seed"], row["setting"], estimate)
+        for row, estimate in zip(rows, estimates, strict=True)
+    ]
 
 
 class Chosen(NamedTuple):
@@ -220,15 +228,17 @@ def coverage(rows: list[dict[str, Any]]) -> list[Covered]:
     """Whether the interval of the gain holds the truth, for every policy and nominal level."""
     from scipy.special import stdtrit
 
+    from sbac.trust.estimates import conclude
+
     found: list[Covered] = []
-    for row, candidate in zip(rows, candidates_of(rows), strict=True):
-        estimate = candidate.estimate
+    for row in rows:
+        estimate = conclude(facts_in(row), learned=True)
         if not estimate.has_interval:
             found.append(Covered(row["data"], None, np.nan, np.nan))
             continue
         truth = np.mean(row["discounted"]) - row["log"]
         error = np.std(row["discounted"], ddof=1) / np.sqrt(len(row["discounted"]))
-        half, count = estimate.gain_high - estimate.gain, len(row["gains"])
+        half, count = estimate.gain_high - estimate.gain, estimate.diagnostics["fitted_gain_draws"]
         below = estimate.gain - estimate.gain_low
         inside: dict[float, bool] = {}
         for level in LEVELS:

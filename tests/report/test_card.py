@@ -13,12 +13,12 @@ from sbac.report.card import build_card, largest, returns_picture
 from sbac.runs import DataRecord, Run, RunRecord, Watch
 from sbac.trust.behaviour import behaviour_at, clone, compared_rows, departures
 from sbac.trust.choosing import CandidateRecord, ChoiceRecord
-from sbac.trust.estimates import Diagnostics
 from sbac.trust.log import read_log
 from truth.logged import Linear
 
 LABEL = "alpha=2_seed=0"
-FOUND = Diagnostics(100, 8.0, 2.0, 10.0, 0.0, 0.01, 0.02, 1.0, 0.5, model_gain=0.4, model_share=0.9)
+SAID = {"episodes": 100, "largest": 8.0, "least": 2.0, "highest_possible": 10.0, "lowest_possible": 0.0, "moved": 0.01}
+SAID |= {"missed": 0.02, "distance": 0.5, "reach": 0.0, "model_gain": 0.4, "model_share": 0.9}
 
 
 def policy() -> Policy:
@@ -48,7 +48,7 @@ def run(log):
 def choice(**changes) -> ChoiceRecord:
     row = {"value": 5.0, "low": 4.5, "high": 5.5, "gain": 0.5, "gain_low": 0.2, "gain_high": 0.8, "warnings": []}
     row |= {"set_aside": bool(changes.get("warnings"))} | changes
-    candidate = CandidateRecord(LABEL, 0, {"alpha": 2.0}, diagnostics=FOUND, **row)
+    candidate = CandidateRecord(LABEL, 0, {"alpha": 2.0}, diagnostics=SAID, **row)
     return ChoiceRecord(1, LABEL, True, "the largest estimated gain", 4.5, 0.9, [candidate])
 
 

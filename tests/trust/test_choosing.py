@@ -9,10 +9,9 @@ import pytest
 
 import sbac
 from sbac.trust.choosing import (
-    Candidate,
     Choice,
     apart,
-    choice_record,
+    candidate_record,
     decide,
     preset_setting,
     read_choice,
@@ -21,21 +20,24 @@ from sbac.trust.choosing import (
     write_choice,
 )
 from sbac.trust.describe import choice_text
-from sbac.trust.estimates import from_replicates
-from sbac.trust.fitting import Effort
+from sbac.trust.estimates import conclude
+from sbac.trust.evidence import Effort
 from truth.logged import Table
 
-from .test_estimates import SOUND
+from .test_estimates import sound
 
 TINY = Effort(2, 2, (16,), 32, (50, 50), 1e-3, 0.1, (16,), 50)
-OWN = np.full(4, 5.0)
 
 
-def candidate(alpha, gains, seed=0, **diagnostics):
-    found = dataclasses.replace(SOUND, moved=0.0, missed=0.0, **diagnostics)
-    return Candidate(
-        f"alpha={alpha:g}_seed={seed}", seed, {"alpha": alpha}, from_replicates(OWN, np.array(gains), found)
-    )
+def candidate(alpha, gains, optimism=0.0, **changes):
+    estimate = conclude(sound(np.full(4, 5.0), gains, **({"moved": 0.0, "missed": 0.0} | changes)))
+    estimate.diagnostics["optimism"] = optimism
+    return candidate_record(f"alpha={alpha:g}_seed=0", 0, {"alpha": alpha}, estimate)
+
+
+def by_episode(alpha, episode, spread=0.0, gains=(1.0, 1.1, 1.0, 0.9)):
+    """With what a whole episode earns by a model, and how far its members differ."""
+    return candidate(alpha, gains, model_episode=episode, model_episode_spread=spread, episode_deviation=40.0)
 
 
 LOW = candidate(0.25, [0.1, 0.2, 0.1, 0.2])
@@ -58,27 +60,23 @@ def test_where_it_cannot_tell_it_says_so_and_takes_the_presets() -> None:
 
 def test_whole_episodes_decide_where_a_model_was_asked() -> None:
     """A policy of larger discounted gain that falls early is not taken."""
-    gains = {"usual": [1.0, 1.1, 1.0, 0.9], "falls": [3.0, 3.1, 3.0, 2.9]}
-    usual = candidate(1.0, gains["usual"], episode=300.0, episode_deviation=40.0)
-    falls = candidate(0.25, gains["falls"], episode=200.0, episode_deviation=40.0)
-    stays = candidate(0.5, gains["usual"], episode=330.0, episode_deviation=40.0)
+    usual, stays = by_episode(1.0, 300.0), by_episode(0.5, 330.0)
+    falls = by_episode(0.25, 200.0, gains=[3.0, 3.1, 3.0, 2.9])
     assert decide([usual, falls], {"alpha": 1.0}).label == usual.label
     assert decide([usual, falls, stays], {"alpha": 1.0}).label == stays.label
 
 
 def test_an_advantage_within_half_a_deviation_of_the_log_is_none() -> None:
-    usual = candidate(1.0, [1.0, 1.1], episode=300.0, episode_deviation=40.0)
+    usual = by_episode(1.0, 300.0)
     for episode, taken in ((319.0, False), (321.0, True)):
-        other = candidate(0.5, [1.0, 1.1], episode=episode, episode_deviation=40.0)
+        other = by_episode(0.5, episode)
         verdict = decide([usual, other], {"alpha": 1.0})
         assert (verdict.label == other.label) == taken == verdict.decided
 
 
 def test_members_that_differ_count_against_a_promise() -> None:
-    sure = candidate(0.5, [1.0, 1.1], episode=400.0, episode_spread=10.0, episode_deviation=40.0)
-    unsure = candidate(0.25, [1.0, 1.1], episode=420.0, episode_spread=80.0, episode_deviation=40.0)
-    usual = candidate(1.0, [1.0, 1.1], episode=300.0, episode_deviation=40.0)
-    assert decide([usual, sure, unsure], {"alpha": 1.0}).label == sure.label
+    sure, unsure = by_episode(0.5, 400.0, spread=10.0), by_episode(0.25, 420.0, spread=80.0)
+    assert decide([by_episode(1.0, 300.0), sure, unsure], {"alpha": 1.0}).label == sure.label
 
 
 def test_far_policies_must_promise_more() -> None:
@@ -140,7 +138,7 @@ def test_a_choice_has_what_the_contract_names(choice, trained) -> None:
     for row in choice.table:
         assert (row["gain_low"] is None) == bool(row["warnings"])
     for candidate in choice.candidates:
-        assert candidate.estimate is not None and candidate.estimate.diagnostics.model_gain is not None
+        assert "model_gain" in candidate.diagnostics
     json.dumps(choice.table, allow_nan=False)
     assert choice.label in choice_text(choice)
 
@@ -170,9 +168,7 @@ def test_nothing_but_policies_and_log_is_read(choice, trained, tmp_path, monkeyp
 def test_the_file_of_a_choice_reads_back(choice, tmp_path) -> None:
     assert read_choice(tmp_path) is None
     write_choice(tmp_path, choice)
-    found = read_choice(tmp_path)
-    assert found is not None and found.label == choice.label
-    assert [row.label for row in found.candidates] == [row.label for row in choice_record(choice).candidates]
+    assert read_choice(tmp_path) == choice.record
 
 
 def test_bad_input_is_named(trained, tmp_path) -> None:
@@ -188,7 +184,7 @@ def test_a_diverged_policy_is_set_aside(trained) -> None:
     data, folder, _ = trained
     run = sbac.Run.load(folder)
     run.policies[0].arrays["policy/weights/0"][:] = np.nan
-    found = select(run, data, effort=TINY, model=False)
+    found = select(run, data, effort=TINY, beside=())
     assert found.table[-1]["set_aside"] and found.table[-1]["value"] is None
     assert found.table[-1]["warnings"] == ["its training has diverged"]
     assert found.best is run.policies[1]

@@ -9,11 +9,9 @@ import pytest
 import sbac
 from exporting.policies import make_policy
 from sbac.policy import Policy
-from sbac.trust.acting import Actors
-from sbac.trust.estimates import judge
-from sbac.trust.fitting import Effort, Reporter
+from sbac.trust.evidence import Effort, Question
 from sbac.trust.log import read_log
-from sbac.trust.model import disagreements, episode_deviation, learn, model_values, roll
+from sbac.trust.model import disagreements, episode_deviation, learn, roll, rollouts
 from truth.logged import Linear
 
 SMALL = Effort(2, 2, (32, 32), 64, (500, 1_000), 2e-3, 0.1, (32, 32), 4_000)
@@ -49,8 +47,7 @@ def test_its_gain_is_near_the_truth_for_a_policy_near_the_log(linear) -> None:
     gain = world.better(0.3)
     policies = [world.acts(gain), world.acts(world.beyond())]
     effort = Effort(2, 2, (64, 64), 128, (1_500, 3_000), 2e-3, 0.1)
-    judged = judge(log, policies, effort, 0)
-    found = model_values(log, policies, judged.fitted, effort, 0, Reporter())
+    found = rollouts(Question(log, policies, effort))
     truth = world.value(gain) - world.value(world.gain, world.deviation)
     assert found.gains[0].mean() == pytest.approx(truth, abs=0.2)
     assert found.shares[1] < found.shares[0]  # far from the log the rollouts are cut earlier
@@ -108,8 +105,8 @@ def test_a_rollout_that_leaves_the_data_does_not_gain_by_it(linear, sign: float)
 
 def rolled(log, policies, effort, limit=np.inf):
     """Rollouts in a model of this effort; fitted Q evaluation, which is not looked at, takes a few steps."""
-    fitted = judge(log, policies, dataclasses.replace(effort, steps=(50, 50)), 0).fitted
-    return roll(log, learn(log, effort, 0), Actors(log, policies), len(policies), fitted, limit, Reporter())
+    short = dataclasses.replace(effort, steps=(50, 50))
+    return roll(Question(log, policies, short), learn(log, effort, 0), limit)
 
 
 def test_policies_on_the_device_walk_as_functions_do(linear) -> None:
@@ -122,12 +119,12 @@ def test_policies_on_the_device_walk_as_functions_do(linear) -> None:
     policies = [Policy(policy.kind, policy.arrays | scaled, policy.config) for policy in made]
     assert all(policy(log.data.observations).std() > 0.3 for policy in policies)  # what they do changes with the state
     model = learn(log, dataclasses.replace(SMALL, model_steps=300), 0)
-    fitted = judge(log, policies, dataclasses.replace(SMALL, steps=(50, 50)), 0).fitted
-    on_device, functions = Actors(log, policies), Actors(log, [lambda x, p=p: p(x) for p in policies])
-    assert on_device.program is not None
-    assert functions.program is None
+    short = dataclasses.replace(SMALL, steps=(50, 50))
+    on_device, functions = Question(log, policies, short), Question(log, [lambda x, p=p: p(x) for p in policies], short)
+    assert on_device.actors.program is not None
+    assert functions.actors.program is None
     limit = float(np.quantile(disagreements(model, log.transitions.states, log.transitions.actions), 0.9))
-    found = [roll(log, model, actors, 2, fitted, limit, Reporter()) for actors in (on_device, functions)]
-    assert found[0].left.max() > 0.05  # some are cut
-    for part in ("earned", "left", "behind", "episodes"):
+    found = [roll(question, model, limit) for question in (on_device, functions)]
+    assert found[0].shares.min() < 0.95  # some are cut
+    for part in ("gains", "episodes", "shares"):
         np.testing.assert_allclose(getattr(found[0], part), getattr(found[1], part), rtol=1e-3, atol=1e-3)

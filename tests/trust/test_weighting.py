@@ -8,11 +8,9 @@ import pytest
 
 import sbac
 from sbac.policy import Policy
-from sbac.trust.behaviour import clone
-from sbac.trust.estimates import judge
-from sbac.trust.fitting import Effort
+from sbac.trust.evidence import Effort, Question
 from sbac.trust.log import read_log
-from sbac.trust.weighting import effective_share, weighted_estimates
+from sbac.trust.weighting import effective_share, evidence
 from truth.logged import Linear
 
 
@@ -43,12 +41,13 @@ def test_the_effective_share() -> None:
 
 def test_a_sharp_policy_gets_its_share_and_no_estimates() -> None:
     world = Linear.random(0)
-    log = linear_log(world, 40)
-    effort = Effort(2, 2, (16,), 32, (50, 50), 1e-3, 0.1)
+    effort = Effort(2, 2, (32,), 32, (500, 500), 1e-3, 0.1)
     far = linear_policy(world, world.gain + 60, 0.21)
-    judged = judge(log, [far], effort, 0)
-    share, found = weighted_estimates(log, far, clone(log, (32,), 0, 1_000), judged.fitted, 1, 0)
-    assert share is not None and share < 0.02 and found is None
+    function, said = (
+        each.diagnostics for each in evidence(Question(linear_log(world, 40), [lambda x: x, far], effort))
+    )
+    assert set(said) == {"effective_share"} and said["effective_share"] < 0.02
+    assert function == {}  # it has no density
 
 
 @pytest.mark.slow
@@ -57,9 +56,9 @@ def test_three_weighted_estimates_agree_with_the_truth() -> None:
     gain = world.better(0.2)
     log = linear_log(world, 400)
     policy = linear_policy(world, gain, world.deviation)
-    judged = judge(log, [policy], Effort(2, 2, (64, 64), 128, (1_500, 3_000), 2e-3, 0.1), 0)
-    share, found = weighted_estimates(log, policy, judged.behaviour, judged.fitted, 1, 0)
+    effort = Effort(2, 2, (64, 64), 128, (1_500, 3_000), 2e-3, 0.1)
+    said = evidence(Question(log, [policy], effort))[0].diagnostics
     truth = world.value(gain, world.deviation)
-    assert share is not None and share > 0.3 and found is not None
-    for name in ("rewards", "doubly_robust", "advantages"):
-        assert found[name] == pytest.approx(truth, rel=0.03), name
+    assert said["effective_share"] > 0.3
+    for name in ("weighted_rewards", "doubly_robust", "weighted_advantages"):
+        assert said[name] == pytest.approx(truth, rel=0.03), name

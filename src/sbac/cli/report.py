@@ -77,7 +77,7 @@ def _card(args: argparse.Namespace) -> int:
     from sbac.files import write_atomic
     from sbac.report.card import build_card
     from sbac.runs import Run
-    from sbac.trust.choosing import choice_record, log_of, read_choice
+    from sbac.trust.choosing import log_of, read_choice
     from sbac.trust.log import read_log
 
     if len(args.targets) != 1:
@@ -86,7 +86,7 @@ def _card(args: argparse.Namespace) -> int:
     if args.label is not None and args.label not in run.record.labels:
         raise unknown("policy", args.label, run.record.labels)
     data = log_of(run, args.data)
-    choice = read_choice(Path(args.targets[0])) or choice_record(choose(run, data))
+    choice = read_choice(Path(args.targets[0])) or choose(run, data).record
     out = Path(args.out or "card.html")
     write_atomic(out, build_card(run, read_log(data, choice.discount), choice, args.label).encode())
     print(f"card of {args.label or choice.label} in {out}")

@@ -1,6 +1,7 @@
 """`sbac select`: which policy of a run to take, from the log alone or with a few real episodes."""
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sbac.cli.core import Commands
@@ -26,8 +27,14 @@ def add(commands: Commands) -> None:
     parser.add_argument("--data", metavar="D", help="the log to judge on (default: the one that the run learned from)")
     parser.add_argument("--effort", metavar="NAME", help="quick or full (default: quick for runs of preset quick)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the estimates (default: 0)")
-    parser.add_argument("--no-model", action="store_true", help="without the learned model: faster, fewer warnings")
-    parser.add_argument("--weighted", action="store_true", help="weighted estimates of p.sample too")
+    parser.add_argument(
+        "--beside",
+        nargs="*",
+        default=["model"],
+        metavar="NAME",
+        help="estimators beside fitted Q evaluation: model, a learned model, and weighted, which is about p.sample "
+        "(default: model; none is faster and gives fewer warnings)",
+    )
     parser.add_argument("--try", type=int, metavar="N", dest="tries", help="play N episodes, and let them decide")
     parser.add_argument("--env", metavar="ID", help="where to play them (default: the run's task)")
     parser.add_argument("--json", action="store_true", help="one JSON line per policy instead of a table")
@@ -39,18 +46,18 @@ def _select(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sbac.runs import Run
-    from sbac.trust.choosing import choice_record, read_choice
+    from sbac.trust.choosing import read_choice
 
     if args.env is not None and args.tries is None:
         raise UserError("--env: only read with --try; the choice itself needs no environment")
     run = Run.load(Path(args.target))
-    known = None if args.tries is None else read_choice(Path(args.target))  # trying goes on where it stopped
-    if known is None:
+    record = None if args.tries is None else read_choice(Path(args.target))  # trying goes on where it stopped
+    if record is None:
         data = None if args.data is None else load_log(args.data, args)
-        choice = choose(run, data, args.effort, args.seed, not args.no_model, args.weighted)
+        choice = choose(run, data, args.effort, args.seed, args.beside)
         show(choice, args.json)
-        known = choice_record(choice)
-    return 0 if args.tries is None else _try(run, known, args.tries, args.env)
+        record = choice.record
+    return 0 if args.tries is None else _try(run, record, args.tries, args.env)
 
 
 def choose(
@@ -58,27 +65,23 @@ def choose(
     data: "Dataset | str | None" = None,
     effort: str | None = None,
     seed: int = 0,
-    model: bool = True,
-    weighted: bool = False,
+    beside: Sequence[str] = ("model",),
 ) -> "Choice":
     """Selects with a progress bar, and writes the choice into the run's folder."""
     from sbac.progress import Progress
     from sbac.trust.choosing import select, write_choice
-    from sbac.trust.fitting import Reporter
 
-    class Bar(Reporter):
-        def __init__(self, progress: Progress) -> None:
-            self._progress, self._what = progress, ""
+    shown = ""
 
-        def __call__(self, what: str, done: int, total: int) -> None:
-            super().__call__(what, done, total)
-            if what != self._what:
-                self._progress.begin(what, total, done)
-                self._what = what
-            self._progress.reach(done)
+    def reached(what: str, done: int, total: int) -> None:
+        nonlocal shown
+        if what != shown:
+            bar.begin(what, total, done)
+            shown = what
+        bar.reach(done)
 
-    with Progress() as progress:
-        choice = select(run, data, effort=effort, seed=seed, model=model, weighted=weighted, progress=Bar(progress))
+    with Progress() as bar:
+        choice = select(run, data, effort=effort, seed=seed, beside=beside, progress=reached)
     if run.folder is not None:
         write_choice(run.folder, choice)
     return choice
@@ -88,11 +91,10 @@ def show(choice: "Choice", as_lines: bool = False) -> None:
     """Prints the table, the choice and what speaks against it."""
     import json
 
-    from sbac.files import finite
     from sbac.trust.describe import choice_text
 
     if as_lines:
-        print("\n".join(json.dumps(finite(row)) for row in choice.table))
+        print("\n".join(json.dumps(row) for row in choice.table))
     else:
         print(choice_text(choice))
 

@@ -20,8 +20,8 @@ from sbac.runs import Run, offered, policy_record
 from sbac.text import setting_text
 from sbac.trust.behaviour import behaviour_at, clone, compared_rows, departures
 from sbac.trust.choosing import CandidateRecord, ChoiceRecord
-from sbac.trust.describe import decimals
-from sbac.trust.log import Acts, Log
+from sbac.trust.describe import basis, decimals
+from sbac.trust.log import Acts, JudgedLog
 
 SHOWN_STATES = 5
 SHOWN_FEATURES = 6
@@ -42,7 +42,7 @@ class Departure:
     """The features that set the state apart: number, value, and deviations from the log's mean."""
 
 
-def build_card(run: Run, log: Log, choice: ChoiceRecord, label: str | None = None) -> str:
+def build_card(run: Run, log: JudgedLog, choice: ChoiceRecord, label: str | None = None) -> str:
     """The page. `label`: another policy than the one that was chosen."""
     chosen = label or choice.label
     policy = next(policy for policy in offered(run.policies) if policy_record(policy).label == chosen)
@@ -82,7 +82,7 @@ def true_returns(run: Run, about: CandidateRecord) -> list[float] | None:
 
 
 def largest(
-    log: Log, model: GaussianPolicy, policy: Acts, rows: NDArray[np.int64], distances: NDArray[np.float64]
+    log: JudgedLog, model: GaussianPolicy, policy: Acts, rows: NDArray[np.int64], distances: NDArray[np.float64]
 ) -> list[Departure]:
     """The states at which the policy departs most: one of each episode, so that they are different situations.
 
@@ -132,7 +132,7 @@ def _verdict(about: CandidateRecord, choice: ChoiceRecord) -> PagePart:
     return PagePart(lines=[answer], texts=texts, warnings=about.warnings, notes=[units])
 
 
-def _improvement(log: Log, about: CandidateRecord, truth: list[float] | None) -> PagePart:
+def _improvement(log: JudgedLog, about: CandidateRecord, truth: list[float] | None) -> PagePart:
     if about.value is None:
         return PagePart(texts=["There is no estimate."])
     words = (
@@ -203,7 +203,7 @@ def _features(state: Departure) -> str:
     return ", ".join(f"{number} = {value:.3g} ({z:+.1f})" for number, value, z in state.features)
 
 
-def _log_part(log: Log) -> PagePart:
+def _log_part(log: JudgedLog) -> PagePart:
     data, lengths = log.data, np.diff(log.data.episodes, axis=1)[:, 0]
     ended = int(data.terminals.sum())
     digits = decimals(float(log.returns.mean()))
@@ -217,37 +217,9 @@ def _log_part(log: Log) -> PagePart:
 
 
 def _basis(about: CandidateRecord, choice: ChoiceRecord) -> PagePart:
-    found = about.diagnostics
-    if found is None:
+    if not about.diagnostics:
         return PagePart(texts=["Nothing could be estimated."])
-    digits = decimals(choice.log)
-    rows = [
-        ("episodes that were resampled", f"{found.episodes:,}"),
-        ("the log's own value by the same networks, less its mean return", f"{found.missed:+.{digits}f}"),
-        ("gain, change in the last fifth of training", f"{found.moved:+.{digits}f}"),
-        (
-            "values at the first states, and what the rewards allow",
-            f"{found.least:.{digits}f} to {found.largest:.{digits}f}; "
-            f"{found.lowest_possible:.{digits}f} to {found.highest_possible:.{digits}f}",
-        ),
-        (
-            "distance from the log, in its deviations: the mean, and what one state in ten exceeds",
-            f"{found.distance:.1f}; {found.reach:.1f}",
-        ),
-    ]
-    if found.model_gain is not None and found.model_share is not None:
-        rows.append(("gain by the learned model", f"{found.model_gain:.{digits}f}"))
-        rows.append(("discounted time before its rollouts were cut", f"{100 * found.model_share:.0f} %"))
-    if found.episode is not None:
-        rows.append(
-            (
-                "a whole episode in the learned model, undiscounted, and the deviation of its members",
-                f"{found.episode:.{digits}f}; {found.episode_spread:.{digits}f}",
-            )
-        )
-    if found.effective_share is not None:
-        rows.append(("share of the log that carries the weights of p.sample", f"{100 * found.effective_share:.1f} %"))
-    return PagePart(facts=dict(rows))
+    return PagePart(facts=dict(basis(about, decimals(choice.log))))
 
 
 def _compared(choice: ChoiceRecord) -> PagePart:
@@ -259,9 +231,6 @@ def _compared(choice: ChoiceRecord) -> PagePart:
     def interval(row: CandidateRecord) -> str:
         return "none" if row.gain_low is None else f"{shown(row.gain_low)} to {shown(row.gain_high)}"
 
-    def episode(row: CandidateRecord) -> str:
-        return "" if row.diagnostics is None else shown(row.diagnostics.episode)
-
     def fate(row: CandidateRecord) -> str:
         return "taken" if row.label == choice.label else "set aside" if row.set_aside else ""
 
@@ -270,7 +239,7 @@ def _compared(choice: ChoiceRecord) -> PagePart:
             row.label,
             [
                 PageCell(setting_text(row.setting.get("alpha", ""))),
-                PageCell(episode(row)),
+                PageCell(shown(row.episode)),
                 PageCell(shown(row.gain)),
                 PageCell(interval(row)),
                 PageCell(fate(row), below="; ".join(row.warnings)),

@@ -121,4 +121,4 @@ def _choice(choice: ChoiceRecord | None) -> list[str]:
     if taken.gain is None:
         return [taken.label, "-", "-", warnings]
     gain = within(taken.gain, taken.gain_low, taken.gain_high, decimals(choice.log))
-    return [taken.label, gain, episode_text(taken.diagnostics), warnings]
+    return [taken.label, gain, episode_text(taken), warnings]

@@ -13,7 +13,7 @@ from sbac.errors import UserError
 from sbac.nn.typed import jit, take
 from sbac.policy import Policy
 from sbac.policy.formulas import act
-from sbac.trust.log import BLOCK, Acts, Log
+from sbac.trust.log import BLOCK, Acts, JudgedLog
 
 Constants = dict[str, Array]
 Act = Callable[[Constants, Float[Array, "policies rows obs"]], Float[Array, "policies rows act"]]
@@ -29,7 +29,7 @@ class OnDevice(NamedTuple):
 class Actors:
     """The policies of an estimate. Those of the package act on the device; any other function acts where it likes."""
 
-    def __init__(self, log: Log, policies: Sequence[Acts]) -> None:
+    def __init__(self, log: JudgedLog, policies: Sequence[Acts]) -> None:
         self._log, self._policies = log, policies
         self.program: OnDevice | None = None
         together = alike(policies)

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from sbac.nn import Gaussian, GaussianPolicy, Trained, half_cosine, pre_tanh
 from sbac.nn.typed import jit, loop
-from sbac.trust.log import BLOCK, Acts, Log
+from sbac.trust.evidence import Evidence, Question
+from sbac.trust.log import BLOCK, Acts, JudgedLog
 
 STEPS, BATCH, RATE = 3_000, 256, 1e-3
 NARROWEST = 0.02
@@ -19,7 +20,22 @@ COMPARED = 20_000
 """States at which policies are compared with the log."""
 
 
-def clone(log: Log, hidden: tuple[int, ...], seed: int, steps: int = STEPS) -> GaussianPolicy:
+def evidence(question: Question) -> list[Evidence]:
+    """How far the policies are from the log: nothing of their values."""
+    rows = compared_rows(question.log)
+    distances = departed(question.log, question.once(cloned), question.actors.at_rows(rows), rows)
+    return [
+        Evidence(diagnostics={"distance": float(of_policy.mean()), "reach": float(np.quantile(of_policy, 0.9))})
+        for of_policy in distances
+    ]
+
+
+def cloned(question: Question) -> GaussianPolicy:
+    effort = question.effort
+    return clone(question.log, effort.hidden, question.seed, min(STEPS, sum(effort.steps)))
+
+
+def clone(log: JudgedLog, hidden: tuple[int, ...], seed: int, steps: int = STEPS) -> GaussianPolicy:
     """The log's actions as a Gaussian before the tanh, by maximum likelihood."""
     key = jax.random.key(seed, impl="threefry2x32")
     actions = jnp.asarray(log.units.within_bounds(np.asarray(log.transitions.actions)))
@@ -55,7 +71,7 @@ def behaviour_at(model: GaussianPolicy, states: NDArray[np.float32]) -> tuple[ND
     return mean, np.maximum(np.exp(np.concatenate([np.asarray(part.log_std) for part in parts])), NARROWEST)
 
 
-def departures(log: Log, model: GaussianPolicy, policy: Acts, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+def departures(log: JudgedLog, model: GaussianPolicy, policy: Acts, rows: NDArray[np.int64]) -> NDArray[np.float64]:
     """How far a policy's action lies from the log's mean action, in the log's own deviations, at rows of the dataset.
 
     The root of the mean square over the dimensions of the action.
@@ -64,7 +80,7 @@ def departures(log: Log, model: GaussianPolicy, policy: Acts, rows: NDArray[np.i
 
 
 def departed(
-    log: Log, model: GaussianPolicy, actions: NDArray[np.float32], rows: NDArray[np.int64]
+    log: JudgedLog, model: GaussianPolicy, actions: NDArray[np.float32], rows: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """The same of several policies' actions at these rows, in the networks' units: (policies, rows, act)."""
     mean, deviation = behaviour_at(model, log.units.states(log.data.observations[rows]))
@@ -72,7 +88,7 @@ def departed(
     return np.sqrt((((before - mean) / deviation) ** 2).mean(-1, dtype=np.float64))
 
 
-def compared_rows(log: Log) -> NDArray[np.int64]:
+def compared_rows(log: JudgedLog) -> NDArray[np.int64]:
     """Rows spread evenly over the log."""
     count = min(COMPARED, len(log.data))
     return np.linspace(0, len(log.data) - 1, count).astype(np.int64)

@@ -4,10 +4,10 @@ Nothing here reads an environment or an evaluation: the run's policies, its reco
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sbac import files
 from sbac.algorithms import find
@@ -15,13 +15,12 @@ from sbac.config import fields_of
 from sbac.data import Dataset, load
 from sbac.errors import UserError, not_negative
 from sbac.policy import Policy
-from sbac.records import Json, Setting, Settings, as_json, parse
+from sbac.records import Setting, Settings, as_json, parse
 from sbac.runs import Run, RunRecord, offered, policy_record, policy_setting
-from sbac.trust.estimates import Diagnostics, Estimate, judge, learned_from, with_model
-from sbac.trust.fitting import Effort, Reporter, find_effort
-from sbac.trust.log import Log, read_log
-from sbac.trust.model import episode_deviation, model_values
-from sbac.trust.weighting import weighted_estimates
+from sbac.trust.estimates import Estimate, judge
+from sbac.trust.estimators import BESIDE
+from sbac.trust.evidence import Effort, Facts, OnProgress, Question, find_effort
+from sbac.trust.log import JudgedLog, read_log
 
 CAN_TELL = 0.5
 """In standard deviations of the log's returns: by how much a policy must promise more than the preset's to be taken.
@@ -30,21 +29,29 @@ PESSIMISM = 0.5
 """Of the model's members: how many of their standard deviations a promise lies below their mean. Found on the same."""
 CHOICE_FILE = "selection.json"
 CHOICE_FORMAT = 1
+NUMBERS = ("value", "low", "high", "gain", "gain_low", "gain_high")
+"""What the table says of a policy."""
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A policy of a run, and what was found of it; `estimate` None: its networks are no longer numbers."""
+class CandidateRecord:
+    """A policy of a run, and what the estimators say of it; numbers are None where there is none that is finite."""
 
     label: str
     seed: int
     setting: Settings
-    estimate: Estimate | None
-
-    @property
-    def set_aside(self) -> bool:
-        """Whether it is not to be chosen on these estimates."""
-        return self.estimate is None or bool(self.estimate.warnings)
+    value: float | None
+    low: float | None
+    high: float | None
+    gain: float | None
+    gain_low: float | None
+    gain_high: float | None
+    warnings: list[str]
+    set_aside: bool
+    """Whether it is not to be chosen on these estimates."""
+    episode: float | None = None
+    episode_spread: float | None = None
+    diagnostics: Mapping[str, float] = field(default_factory=dict[str, float])
 
     @property
     def promise(self) -> float:
@@ -53,24 +60,39 @@ class Candidate:
         An episode that ends early shows there, and hardly in a discounted value. Without a model it is the gain less
         what may be optimism.
         """
-        if self.estimate is None:
+        if self.gain is None:
             return -math.inf
-        found = self.estimate.diagnostics
-        if found.episode is None:
-            return self.estimate.gain - found.optimism
-        return found.episode - PESSIMISM * found.episode_spread
+        if self.episode is None or self.episode_spread is None:
+            return self.gain - self.diagnostics["optimism"]
+        return self.episode - PESSIMISM * self.episode_spread
 
     @property
     def unit(self) -> float:
         """The standard deviation of the log's returns, in the units of the promise."""
-        if self.estimate is None:
-            return math.inf
-        found = self.estimate.diagnostics
-        return found.return_deviation if found.episode is None else found.episode_deviation
+        return self.diagnostics.get("return_deviation" if self.episode is None else "episode_deviation", math.inf)
 
 
-@dataclass(frozen=True)
-class Verdict:
+DIVERGED = Estimate(*(math.nan,) * 8, warnings=["its training has diverged"], diagnostics=Facts())
+"""Of a policy whose networks are no longer numbers."""
+
+
+def candidate_record(label: str, seed: int, setting: Settings, estimate: Estimate) -> CandidateRecord:
+    def finite(numbers: Mapping[str, float]) -> dict[str, float]:
+        return {name: number for name, number in numbers.items() if math.isfinite(number)}
+
+    numbers = finite({name: getattr(estimate, name) for name in (*NUMBERS, "episode", "episode_spread")})
+    return CandidateRecord(
+        label,
+        seed,
+        setting,
+        **(dict.fromkeys(NUMBERS) | numbers),
+        warnings=estimate.warnings,
+        set_aside=bool(estimate.warnings),
+        diagnostics=finite(estimate.diagnostics),
+    )
+
+
+class Verdict(NamedTuple):
     """Which candidate is taken, whether the estimates decided it, and why, in a sentence."""
 
     label: str
@@ -78,8 +100,21 @@ class Verdict:
     reason: str
 
 
+@dataclass(frozen=True)
+class ChoiceRecord:
+    """selection.json of a run's folder: what `sbac select` says."""
+
+    format: int
+    label: str
+    decided: bool
+    reason: str
+    log: float
+    discount: float
+    candidates: list[CandidateRecord]
+
+
 class Choice:
-    """The policy that is taken, and what was found of all of them.
+    """The policy that is taken, and what is known of all of them.
 
     best: the policy. label: its name in the run. decided: whether the estimates could tell it from the preset's.
     reason: why it was taken, in a sentence. table: a dictionary for each policy, best first: label, alpha, seed, value,
@@ -87,40 +122,24 @@ class Choice:
     return. candidates: the same with all diagnostics.
     """
 
-    def __init__(
-        self, policies: Sequence[Policy], candidates: Sequence[Candidate], verdict: Verdict, log: float, discount: float
-    ) -> None:
-        order = {label_of(policy): policy for policy in policies}
-        self.best = order[verdict.label]
-        self.label, self.decided, self.reason = verdict.label, verdict.decided, verdict.reason
-        self.log, self.discount = log, discount
-        self.candidates = sorted(candidates, key=lambda c: (c.label != verdict.label, c.set_aside, -c.promise))
+    def __init__(self, best: Policy, record: ChoiceRecord) -> None:
+        self.best, self.record = best, record
+        self.label, self.decided, self.reason = record.label, record.decided, record.reason
+        self.log, self.discount, self.candidates = record.log, record.discount, record.candidates
 
     @property
     def table(self) -> list[dict[str, Any]]:
-        return [table_row(candidate) for candidate in self.candidates]
+        shown = ("label", "alpha", "seed", *NUMBERS, "warnings", "set_aside")
+        rows = [{"alpha": row.setting.get("alpha"), **vars(row)} for row in self.candidates]
+        return [{name: row[name] for name in shown} for row in rows]
 
     @property
     def warnings(self) -> list[str]:
         """Of the policy that is taken."""
-        return self.table[0]["warnings"]
+        return self.candidates[0].warnings
 
     def __repr__(self) -> str:
         return f"Choice({self.label!r}: {self.reason})"
-
-
-def table_row(candidate: Candidate) -> dict[str, Any]:
-    found = candidate.estimate
-    about = {"label": candidate.label, "alpha": candidate.setting.get("alpha"), "seed": candidate.seed}
-    if found is None:
-        numbers = dict.fromkeys(("value", "low", "high", "gain", "gain_low", "gain_high"))
-        return {**about, **numbers, "warnings": ["its training has diverged"], "set_aside": True}
-    bounds = {
-        name: getattr(found, name) if found.has_interval else None for name in ("low", "high", "gain_low", "gain_high")
-    }
-    numbers = {"value": found.value, "low": bounds["low"], "high": bounds["high"], "gain": found.gain}
-    numbers |= {"gain_low": bounds["gain_low"], "gain_high": bounds["gain_high"]}
-    return {**about, **numbers, "warnings": list(found.warnings), "set_aside": candidate.set_aside}
 
 
 def label_of(policy: Policy) -> str:
@@ -136,67 +155,54 @@ def select(
     *,
     effort: str | Effort | None = None,
     seed: int = 0,
-    model: bool = True,
-    weighted: bool = False,
-    progress: Reporter | None = None,
+    beside: Sequence[str] = BESIDE,
+    progress: OnProgress | None = None,
 ) -> Choice:
     """Ranks the policies of a run without an environment, and takes one.
 
     run: a Run, or its folder. data: the log to judge them on; None: the one that the run learned from.
     effort: "quick", "full" or an `Effort`; None: quick for a run of preset quick, full for others.
-    model: whether a learned model judges them as well; its disagreement widens the intervals.
-    weighted: whether the weighted estimates are made too, where the effective sample size allows.
+    beside: the estimators that judge them beside fitted Q evaluation; their disagreement widens the intervals. "model"
+        is a learned model, "weighted" makes the weighted estimates, where the effective sample size allows.
+    progress: is told what is being done, how far it is, and how far it goes.
     """
     not_negative("seed", seed)
-    found = run if isinstance(run, Run) else Run.load(run)
-    if not found.policies:
-        raise UserError(f"{found.folder or 'the run'}: it has no policies yet; finish it with sbac train --resume")
-    log = read_log(log_of(found, data), discount_of(found.record))
-    spent = (
-        effort
-        if isinstance(effort, Effort)
-        else find_effort(default_effort(found.record) if effort is None else effort)
-    )
-    candidates = judged_candidates(found, log, spent, seed, model, weighted, progress or Reporter())
-    verdict = decide(candidates, preset_setting(found.record))
-    return Choice(offered(found.policies), candidates, verdict, float(log.returns.mean()), log.discount)
+    run = run if isinstance(run, Run) else Run.load(run)
+    if not run.policies:
+        raise UserError(f"{run.folder or 'the run'}: it has no policies yet; finish it with sbac train --resume")
+    log = read_log(log_of(run, data), discount_of(run.record))
+    spent = find_effort(default_effort(run.record) if effort is None else effort)
+    candidates = judged_candidates(run, log, spent, seed, beside, progress)
+    verdict = decide(candidates, preset_setting(run.record))
+    candidates.sort(key=lambda row: (row.label != verdict.label, row.set_aside, -row.promise))
+    best = next(policy for policy in offered(run.policies) if label_of(policy) == verdict.label)
+    mean, (label, decided, reason) = float(log.returns.mean()), verdict
+    return Choice(best, ChoiceRecord(CHOICE_FORMAT, label, decided, reason, mean, log.discount, candidates))
 
 
 def judged_candidates(
-    run: Run, log: Log, effort: Effort, seed: int, model: bool, weighted: bool, progress: Reporter
-) -> list[Candidate]:
-    """All policies of the run with their estimates."""
+    run: Run,
+    log: JudgedLog,
+    effort: Effort,
+    seed: int = 0,
+    beside: Sequence[str] = BESIDE,
+    progress: OnProgress | None = None,
+) -> list[CandidateRecord]:
+    """All policies of the run with their estimates; one that has diverged has none."""
     check_sizes(log, run.policies[0])
     policies = offered(run.policies)
     whole = [policy for policy in policies if policy.is_finite]
-    found: dict[str, Estimate] = {}
-    if whole:
-        judged = judge(log, whole, effort, seed, progress)
-        estimates = judged.estimates
-        if model:
-            said = model_values(log, whole, judged.fitted, effort, seed, progress)
-            deviation = episode_deviation(log)
-            estimates = [
-                with_model(estimate, judged.fitted.own, said, number, deviation)
-                for number, estimate in enumerate(estimates)
-            ]
-        estimates = [learned_from(estimate, judged.fitted.own) for estimate in estimates]
-        if weighted:
-            for i, policy in enumerate(whole):
-                share, means = weighted_estimates(log, policy, judged.behaviour, judged.fitted, i + 1, seed)
-                diagnostics = replace(estimates[i].diagnostics, effective_share=share)
-                estimates[i] = replace(estimates[i], diagnostics=diagnostics, weighted=means)
-                progress("weighted estimates", i + 1, len(whole))
-        found = {label_of(policy): estimate for policy, estimate in zip(whole, estimates, strict=True)}
-    candidates: list[Candidate] = []
+    estimates = judge(Question(log, whole, effort, seed, progress), beside, learned=True) if whole else []
+    by_label = dict(zip(map(label_of, whole), estimates, strict=True))
+    candidates: list[CandidateRecord] = []
     for policy in policies:
-        about = policy_record(policy)
-        setting = policy_setting(policy, about.grid)
-        candidates.append(Candidate(about.label, about.seed, setting, found.get(about.label)))
+        record = policy_record(policy)
+        setting = policy_setting(policy, record.grid)
+        candidates.append(candidate_record(record.label, record.seed, setting, by_label.get(record.label, DIVERGED)))
     return candidates
 
 
-def decide(candidates: Sequence[Candidate], preset: Settings) -> Verdict:
+def decide(candidates: Sequence[CandidateRecord], preset: Settings) -> Verdict:
     """Takes the largest promise of the policies that nothing speaks against, if it is clearly above the preset's.
 
     Where the estimates cannot tell them apart, or something speaks against every one, the preset's setting is taken.
@@ -219,10 +225,10 @@ def decide(candidates: Sequence[Candidate], preset: Settings) -> Verdict:
     )
 
 
-def usual_candidate(candidates: Sequence[Candidate], preset: Settings) -> Candidate:
+def usual_candidate(candidates: Sequence[CandidateRecord], preset: Settings) -> CandidateRecord:
     """Among the policies whose setting is nearest to the preset's, the one that promises the most."""
 
-    def distance(candidate: Candidate) -> float:
+    def distance(candidate: CandidateRecord) -> float:
         return sum(apart(value, preset.get(name)) for name, value in candidate.setting.items())
 
     nearest = min(map(distance, candidates))
@@ -267,19 +273,19 @@ def log_of(run: Run, data: Dataset | str | None) -> Dataset:
     if run.record.data is None:
         raise UserError(f"{where}: it learned in an environment and has no log; name one with --data")
     try:
-        own = load(run.record.data.name)
+        named = load(run.record.data.name)
     except UserError as error:
         raise UserError(
             f"{where}: its log {run.record.data.name!r} is not found ({error}); name it with --data"
         ) from None
-    if own.hash != run.record.data.hash:
+    if named.hash != run.record.data.hash:
         raise UserError(
             f"{where}: {run.record.data.name!r} is not the log that the run learned from; name it with --data"
         )
-    return own
+    return named
 
 
-def check_sizes(log: Log, policy: Policy) -> None:
+def check_sizes(log: JudgedLog, policy: Policy) -> None:
     have = log.data.observations.shape[1], log.data.actions.shape[1]
     want = len(policy.arrays["scale/observation_mean"]), len(policy.arrays["scale/action_low"])
     if have != want:
@@ -289,60 +295,9 @@ def check_sizes(log: Log, policy: Policy) -> None:
 # --- The file ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class CandidateRecord:
-    """A candidate as selection.json has it; numbers that are not finite are null."""
-
-    label: str
-    seed: int
-    setting: Settings
-    value: float | None
-    low: float | None
-    high: float | None
-    gain: float | None
-    gain_low: float | None
-    gain_high: float | None
-    warnings: list[str]
-    set_aside: bool
-    diagnostics: Diagnostics | None = None
-
-
-@dataclass(frozen=True)
-class ChoiceRecord:
-    """selection.json of a run's folder: what `sbac select` found."""
-
-    format: int
-    label: str
-    decided: bool
-    reason: str
-    log: float
-    discount: float
-    candidates: list[CandidateRecord]
-
-
-def choice_record(choice: Choice) -> ChoiceRecord:
-    rows: list[CandidateRecord] = []
-    for candidate, row in zip(choice.candidates, choice.table, strict=True):
-        numbers = {name: row[name] for name in ("value", "low", "high", "gain", "gain_low", "gain_high")}
-        found = candidate.estimate
-        rows.append(
-            CandidateRecord(
-                candidate.label,
-                candidate.seed,
-                candidate.setting,
-                **numbers,
-                warnings=row["warnings"],
-                set_aside=row["set_aside"],
-                diagnostics=None if found is None else found.diagnostics,
-            )
-        )
-    return ChoiceRecord(CHOICE_FORMAT, choice.label, choice.decided, choice.reason, choice.log, choice.discount, rows)
-
-
 def write_choice(folder: Path, choice: Choice) -> None:
     """Writes selection.json: `sbac export` and the policy card take the policy that it names."""
-    written: Json = files.finite(as_json(choice_record(choice)))
-    files.write_json(folder / CHOICE_FILE, written)
+    files.write_json(folder / CHOICE_FILE, as_json(choice.record))
 
 
 def read_choice(folder: Path) -> ChoiceRecord | None:

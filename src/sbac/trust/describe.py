@@ -1,12 +1,13 @@
 """A choice in a few lines of text."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
 from sbac.text import counted, number, text_table, within
-from sbac.trust.choosing import Choice
-from sbac.trust.estimates import Diagnostics
+from sbac.trust.choosing import CandidateRecord, Choice
+from sbac.trust.estimators import ALWAYS, ESTIMATORS
 from sbac.trust.trials import Tried
 
 
@@ -16,13 +17,13 @@ def choice_text(choice: Choice) -> str:
     head = ["policy", "whole episode", "value", "gain over the log", ""]
     rows = [
         [
-            row["label"],
-            episode_text(None if candidate.estimate is None else candidate.estimate.diagnostics),
-            "" if row["value"] is None else within(row["value"], row["low"], row["high"], digits),
-            "" if row["gain"] is None else within(row["gain"], row["gain_low"], row["gain_high"], digits),
-            "taken" if row["label"] == choice.label else "set aside" if row["set_aside"] else "",
+            row.label,
+            episode_text(row),
+            "" if row.value is None else within(row.value, row.low, row.high, digits),
+            "" if row.gain is None else within(row.gain, row.gain_low, row.gain_high, digits),
+            "taken" if row.label == choice.label else "set aside" if row.set_aside else "",
         ]
-        for candidate, row in zip(choice.candidates, choice.table, strict=True)
+        for row in choice.candidates
     ]
     lines = [
         f"the log's mean discounted return: {choice.log:.{digits}f} (discount {choice.discount:g}); "
@@ -31,17 +32,49 @@ def choice_text(choice: Choice) -> str:
         text_table(head, rows),
         f"{choice.label}: {choice.reason}",
     ]
-    for row in choice.table:
-        lines += [f"warning: {row['label']}: {text}" for text in row["warnings"]]
+    lines += [f"warning: {row.label}: {text}" for row in choice.candidates for text in row.warnings]
     return "\n".join(lines)
 
 
-def episode_text(found: Diagnostics | None) -> str:
+def episode_text(row: CandidateRecord) -> str:
     """What a whole episode of the policy earns in the learned model, and how far its members differ."""
-    if found is None or found.episode is None:
+    if row.episode is None or row.episode_spread is None:
         return ""
-    digits = decimals(found.episode)
-    return f"{found.episode:.{digits}f} +- {found.episode_spread:.{digits}f}"
+    digits = decimals(row.episode)
+    return f"{row.episode:.{digits}f} +- {row.episode_spread:.{digits}f}"
+
+
+BASIS = {
+    "episodes that were resampled": "{episodes:,.0f}",
+    "the log's own value by the same networks, less its mean return": "{missed:+.{digits}f}",
+    "gain, change in the last fifth of training": "{moved:+.{digits}f}",
+    "values at the first states, and what the rewards allow": (
+        "{least:.{digits}f} to {largest:.{digits}f}; {lowest_possible:.{digits}f} to {highest_possible:.{digits}f}"
+    ),
+    "distance from the log, in its deviations: the mean, and what one state in ten exceeds": (
+        "{distance:.1f}; {reach:.1f}"
+    ),
+    **{
+        f"gain by {ESTIMATORS[name].title}": f"{{{name}_gain:.{{digits}}f}}"
+        for name in ESTIMATORS
+        if name not in ALWAYS
+    },
+    "discounted time before its rollouts were cut": "{model_share:.0%}",
+    "a whole episode in the learned model, undiscounted, and the deviation of its members": (
+        "{model_episode:.{digits}f}; {model_episode_spread:.{digits}f}"
+    ),
+    "share of the log that carries the weights of p.sample": "{effective_share:.1%}",
+}
+"""What a reader is told of the diagnostics, in words and numbers."""
+
+
+def basis(row: CandidateRecord, digits: int) -> list[tuple[str, str]]:
+    """What an estimate rests on, as far as the estimators that were asked say it."""
+    lines: list[tuple[str, str]] = []
+    for words, numbers in BASIS.items():
+        with suppress(KeyError):  # nobody said it
+            lines.append((words, numbers.format(**row.diagnostics, digits=digits).replace("%", " %")))
+    return lines
 
 
 def trials_text(tried: Tried, ranked: Sequence[str]) -> str:

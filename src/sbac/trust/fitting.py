@@ -18,11 +18,11 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from numpy.typing import NDArray
 
-from sbac import interrupts
-from sbac.errors import UserError, name_of, unknown
+from sbac.errors import UserError
 from sbac.nn import MLP, Trained, polyak
 from sbac.nn.typed import jit, loop, take
-from sbac.trust.log import Log, Resampling, Transitions
+from sbac.trust.evidence import Evidence, Question
+from sbac.trust.log import JudgedLog, Transitions, resample
 
 RECORDS = 20
 """How often, at most, the values are noted while they are learned."""
@@ -30,37 +30,7 @@ BLOCK = 50
 """Steps that the device takes at a time; all lengths of training then share one program."""
 
 
-@dataclass(frozen=True)
-class Effort:
-    """How much is spent on an estimate."""
-
-    replicates: int
-    """Of the bootstrap: how often the episodes are drawn anew."""
-    folds: int
-    hidden: tuple[int, ...]
-    batch_size: int
-    steps: tuple[int, int]
-    """For the log's own value, and from there for that of the policies."""
-    learning_rate: float
-    target_rate: float
-    """Values settle in about 1 / (rate (1 - gamma)) steps."""
-    model_hidden: tuple[int, ...] = (64, 64)
-    model_steps: int = 4_000
-
-
-EFFORTS = {
-    "quick": Effort(6, 2, (64, 64), 128, (3_000, 4_000), 1e-3, 0.1, (128, 128, 128), 8_000),
-    "full": Effort(5, 2, (256, 256), 256, (10_000, 15_000), 3e-4, 0.02, (256, 256, 256, 256), 60_000),
-}
-
-
-def find_effort(name: str) -> Effort:
-    if name_of("effort", name) not in EFFORTS:
-        raise unknown("effort", name, EFFORTS)
-    return EFFORTS[name]
-
-
-class Learner(eqx.Module):
+class ValueLearner(eqx.Module):
     """Networks and their slow copies, which values are read from; the axes are (policies, members)."""
 
     online: Trained[MLP]
@@ -87,7 +57,7 @@ class Fitted:
 
     values: NDArray[np.float64]
     """J of every record, policy and replicate."""
-    own: NDArray[np.float64]
+    logged: NDArray[np.float64]
     """The mean discounted return of the log's episodes, with each replicate's weights."""
     largest: NDArray[np.float64]
     """Of each policy: the largest value at a first state, by the mean over the members."""
@@ -96,56 +66,61 @@ class Fitted:
     """(policies, members)"""
 
 
-def fit(
-    log: Log, sample: Resampling, after: Array, first: Array, effort: Effort, seed: int, progress: "Reporter"
-) -> Fitted:
-    """Learns the values of all policies whose actions are given; the log's own come first in them."""
-    key = jax.random.key(seed, impl="threefry2x32")
-    net_key, own_key, policy_key = jax.random.split(key, 3)
+def evidence(question: Question) -> list[Evidence]:
+    """Of each replicate the gain, a difference of two networks that share their episodes, batches and first weights."""
+    fitted = question.once(fit)
+    missed = float((fitted.values[-1, 0] - fitted.logged).mean())
+    said: list[Evidence] = []
+    for number in range(1, len(question.policies) + 1):
+        gains = fitted.values[:, number] - fitted.values[:, 0]  # (records, replicates)
+        before = gains[max(int(0.8 * len(gains)) - 1, 0)].mean()
+        diagnostics = {
+            "largest": float(fitted.largest[number]),  # value at a first state
+            "least": float(fitted.least[number]),
+            "moved": float(gains[-1].mean() - before),  # the gain, in the last fifth of training
+            "missed": missed,  # the log's own value by the same networks, less its mean return
+        }
+        said.append(Evidence({"gain": gains[-1], "log": fitted.logged}, diagnostics))
+    return said
+
+
+def fit(question: Question) -> Fitted:
+    """Learns the values of all policies; the log's own behaviour is the first."""
+    log, effort = question.log, question.effort
+    sample = resample(log, effort.replicates, effort.folds, np.random.default_rng(question.seed))
+    after, first = question.actors.tables()
+    net_key, log_key, policy_key = jax.random.split(jax.random.key(question.seed, impl="threefry2x32"), 3)
     members, sizes = len(sample.counts), log.starts.shape[1] + after.shape[2]
 
     def network(key: PRNGKeyArray) -> MLP:
         return MLP.create(key, sizes, effort.hidden, 1, normalise=True, last_scale=0.1)
 
     nets = jax.vmap(jax.vmap(network))(jax.random.split(net_key, (1, members)))
-    learner = Learner(jax.vmap(jax.vmap(Trained[MLP].create))(nets), nets)
+    learner = ValueLearner(jax.vmap(jax.vmap(Trained[MLP].create))(nets), nets)
     tables = Tables(log.transitions, after, log.starts, first, sample.rows, sample.counts, sample.reading)
-    own_tables = replace(tables, after=after[:1], first=first[:1])
-    blocks = [max(1, steps // BLOCK) for steps in effort.steps]
-    for block in range(blocks[0]):
-        rates = Rates(own_share(block / blocks[0]), effort.learning_rate, effort.target_rate)
-        learner = advance(effort.batch_size, log.discount, rates, own_tables, learner, own_key, block * BLOCK)
-        progress("the log's own value", block + 1, blocks[0])
+    log_tables = replace(tables, after=after[:1], first=first[:1])
+    log_blocks, blocks = (max(1, steps // BLOCK) for steps in effort.steps)
+    for block in range(log_blocks):
+        rates = Rates(returns_share(block / log_blocks), effort.learning_rate, effort.target_rate)
+        learner = advance(effort.batch_size, log.discount, rates, log_tables, learner, log_key, block * BLOCK)
+        question.reached("the log's own value", block + 1, log_blocks)
     learner = take(learner, np.zeros(len(after), int))  # a copy for every policy
     records: list[np.ndarray] = []
-    noted = {round(blocks[1] * (i + 1) / RECORDS) for i in range(RECORDS)}
-    for block in range(blocks[1]):
-        rates = Rates(0.0, effort.learning_rate * half_cosine_at(block / blocks[1]), effort.target_rate)
+    noted = {round(blocks * (i + 1) / RECORDS) for i in range(RECORDS)}
+    for block in range(blocks):
+        rates = Rates(0.0, effort.learning_rate * half_cosine_at(block / blocks), effort.target_rate)
         learner = advance(effort.batch_size, log.discount, rates, tables, learner, policy_key, block * BLOCK)
         if block + 1 in noted:
             records.append(np.asarray(starting_values(tables, learner.target), np.float64))
-        progress("the policies' values", block + 1, blocks[1])
-    units = log.units
-    by_member = units.centre + units.spread * np.stack(records)
+        question.reached("the policies' values", block + 1, blocks)
+    by_member = log.units.values(np.stack(records))
     values = by_member.reshape(*by_member.shape[:2], -1, sample.folds).mean(-1)
-    at_starts = units.centre + units.spread * np.asarray(values_at(learner.target, log.starts, first), np.float64)
     if not np.isfinite(values).all():
         raise UserError(f"dataset {log.data.name}: the values do not stay finite; look at it with sbac data check")
+    at_starts = log.units.values(values_at(learner.target, log.starts, first))
     weights = sample.weights / sample.weights.sum(1, keepdims=True)
-    return Fitted(
-        values,
-        weights @ whole_returns(log, learner.target),
-        at_starts.max(1),
-        at_starts.min(1),
-        learner.target,
-    )
-
-
-class Reporter:
-    """Is told how far an estimate is. This one says nothing."""
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        interrupts.check()
+    logged = weights @ whole_returns(log, learner.target)
+    return Fitted(values, logged, at_starts.max(1), at_starts.min(1), learner.target)
 
 
 class Rates(NamedTuple):
@@ -157,7 +132,7 @@ class Rates(NamedTuple):
     target: float
 
 
-def own_share(done: float) -> float:
+def returns_share(done: float) -> float:
     """The log's returns lead the way in the first half: values then need not travel through a whole episode."""
     return max(0.0, 1.0 - 2.0 * done)
 
@@ -173,19 +148,19 @@ def advance(
     discount: float,
     rates: Rates,
     tables: Tables,
-    learner: Learner,
+    learner: ValueLearner,
     key: PRNGKeyArray,
     start: int,
-) -> Learner:
+) -> ValueLearner:
     """A block of steps of all networks. A member's batches are the same for all policies."""
 
-    def step(i: Array, learner: Learner) -> Learner:
+    def step(i: Array, learner: ValueLearner) -> ValueLearner:
         bits = jax.random.bits(jax.random.fold_in(key, start + i), (len(tables.counts), batch_size), jnp.uint32)
         drawn = (bits % tables.counts[:, None].astype(jnp.uint32)).astype(jnp.int32)
         rows = jnp.take_along_axis(tables.rows, drawn, axis=1)
 
-        def policy(learner: Learner, after: Array) -> Learner:
-            def member(learner: Learner, rows: Array) -> Learner:
+        def policy(learner: ValueLearner, after: Array) -> ValueLearner:
+            def member(learner: ValueLearner, rows: Array) -> ValueLearner:
                 return td_step(learner, take(tables.transitions, rows), after[rows], discount, rates)
 
             return jax.vmap(member)(learner, rows)
@@ -196,12 +171,12 @@ def advance(
 
 
 def td_step(
-    learner: Learner,
+    learner: ValueLearner,
     batch: Transitions,
     next_actions: Float[Array, "batch act"],
     discount: float | Float[Array, ""],
     rates: Rates,
-) -> Learner:
+) -> ValueLearner:
     """One step of one network towards r + gamma q'(s', a'), in part towards the log's return."""
     ahead = learner.target.scalar(batch.next_states, next_actions)
     bootstrapped = batch.rewards + discount * batch.going_on * ahead
@@ -211,7 +186,7 @@ def td_step(
         return ((net.scalar(batch.states, batch.actions) - wanted) ** 2).mean(), None
 
     online, _ = learner.online.minimise(loss, rates.learning)
-    return Learner(online, polyak(learner.target, online.model, rates.target))
+    return ValueLearner(online, polyak(learner.target, online.model, rates.target))
 
 
 @jit
@@ -242,7 +217,7 @@ def values_at(
     return jax.vmap(policy)(networks, jnp.broadcast_to(states, (len(actions), *states.shape[-2:])), actions)
 
 
-def whole_returns(log: Log, networks: MLP) -> NDArray[np.float64]:
+def whole_returns(log: JudgedLog, networks: MLP) -> NDArray[np.float64]:
     """The discounted return of every episode of the log; where a time limit cut it, what came then is estimated.
 
     Up to the last row rewards count, and from it on its value Q^mu(s, a), which weighs gamma^(length - 1).
@@ -254,8 +229,7 @@ def whole_returns(log: Log, networks: MLP) -> NDArray[np.float64]:
     last = data.episodes[cut, 1] - 1
     states = jnp.asarray(log.units.states(data.observations[last]))
     actions = jnp.asarray(log.units.actions(data.actions[last]))[None]
-    values = np.asarray(values_at(take(networks, slice(0, 1)), states, actions), np.float64)[0]
-    values = log.units.centre + log.units.spread * values
+    values = log.units.values(values_at(take(networks, slice(0, 1)), states, actions))[0]
     lengths = np.diff(data.episodes[cut], axis=1)[:, 0]
     returns[cut] += log.discount ** (lengths - 1) * (values - data.rewards[last])
     return returns

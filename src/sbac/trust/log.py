@@ -6,7 +6,7 @@ is 0 on terminal rows and 1 elsewhere.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,14 +15,9 @@ from numpy.typing import NDArray
 
 from sbac.data.dataset import Dataset
 from sbac.errors import UserError, inside_unit
+from sbac.evaluation.rollout import Acts
 
 Floats = NDArray[np.floating[Any]]
-
-
-class Acts(Protocol):
-    """Anything that maps a batch of observations to actions, both in the environment's units."""
-
-    def __call__(self, observations: Any, /) -> Any: ...
 
 
 class Transitions(NamedTuple):
@@ -69,9 +64,13 @@ class Units:
         raw = actions * self.action_std + self.action_mean
         return np.clip((raw - self.action_centre) / self.action_half, -1.0, 1.0).astype(np.float32)
 
+    def values(self, q: Floats | Array) -> NDArray[np.float64]:
+        """What the networks give as values Q, in the log's reward units."""
+        return self.centre + self.spread * np.asarray(q, np.float64)
+
 
 @dataclass(frozen=True)
-class Log:
+class JudgedLog:
     """A dataset at one discount."""
 
     data: Dataset
@@ -127,7 +126,7 @@ class Log:
 BLOCK = 65_536
 
 
-def read_log(data: Dataset, discount: float) -> Log:
+def read_log(data: Dataset, discount: float) -> JudgedLog:
     """Scales the data and puts it on the device."""
     inside_unit("discount", discount)
     rows = np.flatnonzero(data.has_next_action)
@@ -159,7 +158,7 @@ def read_log(data: Dataset, discount: float) -> Log:
         (whole[rows] - centre) / spread,
     )
     lengths = np.diff(data.episodes, axis=1)[:, 0]
-    return Log(
+    return JudgedLog(
         data,
         discount,
         units,
@@ -201,7 +200,7 @@ class Resampling(NamedTuple):
     folds' episodes with these weights, and is read at the first states of its own fold.
     """
 
-    weights: NDArray[np.float64]
+    weights: NDArray[np.int64]
     """(replicates, episodes)"""
     rows: Int[Array, "members most"]
     """The rows that a member draws from, each as often as its weight says; the first `counts` of them are real."""
@@ -211,46 +210,38 @@ class Resampling(NamedTuple):
     folds: int
 
 
-def resample(log: Log, replicates: int, folds: int, rng: np.random.Generator) -> Resampling:
+def resample(log: JudgedLog, replicates: int, folds: int, rng: np.random.Generator) -> Resampling:
     """Draws the weights and the folds. With fewer episodes than folds each member learns from all of them."""
-    episodes = log.episodes
-    folds = folds if episodes >= 2 * folds else 1
-    weights = np.zeros((replicates, episodes))
-    members: list[NDArray[np.int64]] = []
-    reading: list[NDArray[np.float64]] = []
-    for replicate in range(replicates):
-        fold = rng.permutation(np.arange(episodes) % folds)
-        drawn, kept, read = _draw(log, fold, folds, rng)
-        weights[replicate] = drawn
-        members += kept
-        reading += read
-    most = max(map(len, members))
-    rows = np.zeros((len(members), most), np.int32)
-    for i, kept in enumerate(members):
-        rows[i, : len(kept)] = kept
-    counts = np.array([len(kept) for kept in members], np.int32)
-    return Resampling(
-        weights, jnp.asarray(rows), jnp.asarray(counts), jnp.asarray(np.stack(reading), jnp.float32), folds
-    )
+    folds = folds if log.episodes >= 2 * folds else 1
+    reading = np.stack([_draw(log, folds, rng) for _ in range(replicates)])
+    members = reading.reshape(-1, log.episodes)
+    drawn = [_learned_rows(log, times) for times in _learned(reading).reshape(members.shape)]
+    counts = np.array([len(rows) for rows in drawn], np.int32)
+    padded = np.stack([np.pad(rows, (0, counts.max() - len(rows))) for rows in drawn])
+    shares = jnp.asarray(members / members.sum(1, keepdims=True), jnp.float32)
+    return Resampling(reading.sum(1), jnp.asarray(padded, jnp.int32), jnp.asarray(counts), shares, folds)
 
 
-def _draw(
-    log: Log, fold: NDArray[np.int64], folds: int, rng: np.random.Generator
-) -> tuple[NDArray[np.float64], list[NDArray[np.int64]], list[NDArray[np.float64]]]:
-    """One replicate: drawn again until every member has rows to learn from and episodes to be read at."""
-    all_rows = np.arange(len(log.episode))
+def _draw(log: JudgedLog, folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """The weights of one replicate, (folds, episodes): a row has those of its own fold's episodes, and 0 elsewhere.
+
+    They are drawn again until every member has rows to learn from and episodes to be read at.
+    """
+    fold = rng.permutation(np.arange(log.episodes) % folds)
     for _ in range(MOST_DRAWS):
-        weights = rng.poisson(1.0, log.episodes).astype(np.float64)
-        kept: list[NDArray[np.int64]] = []
-        read: list[NDArray[np.float64]] = []
-        for number in range(folds):
-            own = fold == number
-            learned = weights * (~own if folds > 1 else np.ones_like(own))
-            kept.append(np.repeat(all_rows, learned[log.episode].astype(int)))
-            read.append(weights * own)
-        if all(map(len, kept)) and all(share.sum() > 0 for share in read):
-            return weights, kept, [share / share.sum() for share in read]
+        reading = rng.poisson(1.0, log.episodes) * (fold == np.arange(folds)[:, None])
+        if reading.any(1).all() and all(len(_learned_rows(log, times)) for times in _learned(reading)):
+            return reading
     raise UserError(f"dataset {log.data.name}: too few episodes to resample ({log.episodes})")
+
+
+def _learned(reading: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How often a member learns from each episode: from those of the other folds, if there are others."""
+    return reading.sum(-2, keepdims=True) - reading if reading.shape[-2] > 1 else reading
+
+
+def _learned_rows(log: JudgedLog, times: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.repeat(np.arange(len(log.episode)), times[log.episode])
 
 
 MOST_DRAWS = 1_000

@@ -4,7 +4,7 @@ A rollout follows one member from a first state of the log. It is cut where the 
 more than they do at any row of the log; from there on the value is that of fitted Q evaluation.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from sbac.nn import MLP, Trained, half_cosine
 from sbac.nn.typed import in_chunks, jit, loop, take
 from sbac.trust.acting import Act, Actors, Constants
-from sbac.trust.fitting import Effort, Fitted, Reporter, values_at, whole_returns
-from sbac.trust.log import BLOCK, Acts, Log
+from sbac.trust.evidence import Effort, Evidence, Question
+from sbac.trust.fitting import fit, values_at, whole_returns
+from sbac.trust.log import BLOCK, JudgedLog
 
 MEMBERS = 5
 MOST_ROLLOUTS = 200
@@ -30,6 +31,22 @@ TOGETHER = 50
 """Steps of a rollout that the device takes at a time."""
 LONGEST = 1_000
 """Steps that a whole episode has at most: of a log that never ends the beginning must do."""
+
+
+def evidence(question: Question) -> list[Evidence]:
+    """Of each member the gain and what a whole episode earns."""
+    rolled, deviation = question.once(rollouts), episode_deviation(question.log)
+    return [
+        Evidence({"gain": gains, "episode": episodes}, {"model_share": float(share), "episode_deviation": deviation})
+        for gains, episodes, share in zip(rolled.gains, rolled.episodes, rolled.shares, strict=True)
+    ]
+
+
+def rollouts(question: Question) -> "Rollouts":
+    """Rolls all policies out in a model."""
+    model = learn(question.log, question.effort, question.seed)
+    t = question.log.transitions
+    return roll(question, model, float(disagreements(model, t.states, t.actions).max()))
 
 
 class Model(eqx.Module):
@@ -63,7 +80,7 @@ class Outcome(eqx.Module):
     """Of the members about the next state: a deviation, in units of the log's own changes."""
 
 
-def learn(log: Log, effort: Effort, seed: int) -> Model:
+def learn(log: JudgedLog, effort: Effort, seed: int) -> Model:
     """Trains the members on the log, each with its own first weights and batches."""
     t = log.transitions
     going_on = t.going_on[:, None]
@@ -73,27 +90,24 @@ def learn(log: Log, effort: Effort, seed: int) -> Model:
     wanted = jnp.concatenate([change / scale, t.rewards[:, None]], axis=1)
     inputs = jnp.concatenate([t.states, t.actions], axis=1)
     keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), MEMBERS)
-    nets = _learn(effort.model_hidden, effort.batch_size, effort.model_steps, keys, inputs, wanted, t.going_on)
-    return Model(nets, scale)
+    return Model(_learn(effort, keys, inputs, wanted, t.going_on), scale)
 
 
-@partial(jit, static=(0, 1, 2))
+@partial(jit, static=(0,))
 def _learn(
-    hidden: tuple[int, ...],
-    batch: int,
-    steps: int,
+    effort: Effort,
     keys: PRNGKeyArray,
     inputs: Float[Array, "rows inputs"],
     wanted: Float[Array, "rows outputs"],
     going_on: Float[Array, " rows"],
 ) -> MLP:
-    outputs = wanted.shape[1] + 1
+    hidden, steps, outputs = effort.model_hidden, effort.model_steps, wanted.shape[1] + 1
 
     def one(key: PRNGKeyArray) -> MLP:
         first_key, batch_key = jax.random.split(key)
 
         def step(i: Array, trained: Trained[MLP]) -> Trained[MLP]:
-            rows = jax.random.randint(jax.random.fold_in(batch_key, i), (batch,), 0, len(inputs))
+            rows = jax.random.randint(jax.random.fold_in(batch_key, i), (effort.batch_size,), 0, len(inputs))
 
             def loss(net: MLP) -> tuple[Array, None]:
                 out = net(inputs[rows])
@@ -149,13 +163,13 @@ def _step(world: World, walk: Walk) -> Walk:
     """One step of every rollout, each as its own member sees it. The actions stay those of the old states."""
 
     def policy(states: Float[Array, "rollouts obs"], actions: Float[Array, "rollouts act"]) -> tuple[Array, ...]:
-        found, rows = world.model(states, actions), jnp.arange(len(states))
-        own = world.member, rows
-        return found.next_states[own], found.rewards[own], found.ends[own], found.disagreement
+        expected, its_member = world.model(states, actions), (world.member, jnp.arange(len(states)))
+        outcome = expected.next_states[its_member], expected.rewards[its_member], expected.ends[its_member]
+        return *outcome, expected.disagreement
 
     following, rewards, ends, disagreement = jax.vmap(policy)(walk.states, walk.actions)
-    known = jnp.isfinite(following).all(-1) & jnp.isfinite(rewards)
-    running = walk.running & known & (disagreement <= world.limit)
+    finite = jnp.isfinite(following).all(-1) & jnp.isfinite(rewards)
+    running = walk.running & finite & (disagreement <= world.limit)
     # The model learned (r - centre (1 - gamma m)) / spread, where m is the probability that the episode goes on.
     raw = world.spread * rewards + world.centre * (1.0 - world.discount * (1.0 - ends))
     return Walk(
@@ -188,72 +202,46 @@ def _walk(steps: int, act: Act, constants: Constants, world: World, walk: Walk) 
 class Rollouts:
     """What the rollouts of each member say of every policy, in the log's reward units: (policies, members)."""
 
-    earned: NDArray[np.float64]
-    """Before the cut: what was earned, discounted."""
-    left: NDArray[np.float64]
-    """The discounted mass at the cut: gamma^t times the probability that the episode has not ended by then."""
-    behind: NDArray[np.float64]
-    """What fitted Q evaluation promises behind the cut, discounted."""
-    own: float
-    """The log's mean return from the same first states."""
+    gains: NDArray[np.float64]
+    """Over the log's mean return from the same first states: what is earned before the cut, and what fitted Q
+    evaluation promises behind it, discounted."""
     episodes: NDArray[np.float64]
     """What whole episodes earn, undiscounted. Behind a cut nothing is earned; where the log's rewards are costs, every
     step goes on costing what the log's do: either way a rollout that leaves the data does not gain by it."""
-
-    @property
-    def gains(self) -> NDArray[np.float64]:
-        """Over the log's mean return."""
-        return self.earned + self.behind - self.own
-
-    @property
-    def shares(self) -> NDArray[np.float64]:
-        """The share of the discounted time that the rollouts of a policy lasted before they were cut."""
-        return 1.0 - self.left.mean(1)
+    shares: NDArray[np.float64]
+    """Of each policy: the share of the discounted time that its rollouts lasted before they were cut."""
 
 
-def model_values(
-    log: Log, policies: Sequence[Acts], fitted: Fitted, effort: Effort, seed: int, progress: Reporter
-) -> Rollouts:
-    """Rolls all policies out in a model. `fitted` holds their values by fitted Q evaluation, the log's own first."""
-    model = learn(log, effort, seed)
-    limit = float(disagreements(model, log.transitions.states, log.transitions.actions).max())
-    return roll(log, model, Actors(log, policies), len(policies), fitted, limit, progress)
-
-
-def roll(
-    log: Log, model: Model, actors: Actors, policies: int, fitted: Fitted, limit: float, progress: Reporter
-) -> Rollouts:
+def roll(question: Question, model: Model, limit: float) -> Rollouts:
     """Follows the policies from first states of the log, as long as the members disagree by at most `limit`.
 
     Every member starts from the same states, so that members differ in what they learned alone.
     """
+    log, policies, fitted = question.log, len(question.policies), question.once(fit)
     count = min(MOST_ROLLOUTS // MEMBERS, log.episodes)
     chosen = np.unique(np.linspace(0, log.episodes - 1, count).astype(int))
-    units = log.units
+    starts = np.tile(np.asarray(log.starts)[chosen], (policies, MEMBERS, 1))
+    member = jnp.asarray(np.repeat(np.arange(MEMBERS), len(chosen)))
 
     def walked(what: str, weight: float, steps: int) -> Walk:
-        member = jnp.asarray(np.repeat(np.arange(MEMBERS), len(chosen)))
-        world = World(model, member, limit, weight, log.discount, units.centre, units.spread)
-        starts = np.tile(np.asarray(log.starts)[chosen], (MEMBERS, 1))
-        states = np.repeat(starts[None], policies, axis=0)
-        return follow(world, actors, states, steps, lambda done: progress(what, done, steps))
+        world = World(model, member, limit, weight, log.discount, log.units.centre, log.units.spread)
+        return follow(world, question.actors, starts, steps, lambda done: question.reached(what, done, steps))
 
-    def by_member(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return values.reshape(policies, MEMBERS, -1).mean(2)
+    def by_member(values: NDArray[np.float64] | Array) -> NDArray[np.float64]:
+        return np.asarray(values, np.float64).reshape(policies, MEMBERS, -1).mean(2)
 
-    walk = walked(
-        "rollouts in the learned model", log.discount, int(np.ceil(np.log(NEGLIGIBLE) / np.log(log.discount)))
-    )
-    alive, earned = np.asarray(walk.alive, np.float64), np.asarray(walk.earned, np.float64)
+    horizon = int(np.ceil(np.log(NEGLIGIBLE) / np.log(log.discount)))
+    walk = walked("rollouts in the learned model", log.discount, horizon)
     after = values_at(take(fitted.networks, slice(1, None)), walk.states, walk.actions)
-    behind = alive * (units.centre + units.spread * np.asarray(after, np.float64))
-    own = float(whole_returns(log, fitted.networks)[chosen].mean())
+    behind = np.asarray(walk.alive, np.float64) * log.units.values(after)
+    logged = float(whole_returns(log, fitted.networks)[chosen].mean())
 
     steps = longest(log)
     whole = walked("whole episodes in the learned model", 1.0, steps)
     cut = np.asarray(whole.alive, np.float64) * (steps - np.asarray(whole.lasted, np.float64))
     episodes = np.asarray(whole.earned, np.float64) + cut * min(float(log.data.rewards.mean()), 0.0)
-    return Rollouts(by_member(earned), by_member(alive), by_member(behind), own, by_member(episodes))
+    gains = by_member(walk.earned) + by_member(behind) - logged
+    return Rollouts(gains, by_member(episodes), 1.0 - by_member(walk.alive).mean(1))
 
 
 def follow(
@@ -277,12 +265,12 @@ def follow(
     return walk
 
 
-def longest(log: Log) -> int:
+def longest(log: JudgedLog) -> int:
     """The steps of the log's longest episode, and at most `LONGEST`."""
     return min(int(np.diff(log.data.episodes, axis=1).max()), LONGEST)
 
 
-def episode_deviation(log: Log) -> float:
+def episode_deviation(log: JudgedLog) -> float:
     """The standard deviation of what the log's episodes earn, undiscounted, in as many steps as the rollouts have."""
     earned = np.concatenate([[0.0], np.cumsum(log.data.rewards, dtype=np.float64)])
     first, end = log.data.episodes.T

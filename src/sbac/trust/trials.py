@@ -51,15 +51,15 @@ class Tried:
 def read_trials(folder: Path, labels: Sequence[str]) -> dict[str, list[float]]:
     """The returns by label, in the order in which they came."""
     path = folder / TRIALS_FILE
-    found: dict[str, list[float]] = {label: [] for label in labels}
+    returns: dict[str, list[float]] = {label: [] for label in labels}
     for number, row in enumerate(files.read_rows(path), 1):
         trial = parse(Trial, row, f"{path}: line {number}")
-        if trial.label not in found:
+        if trial.label not in returns:
             raise UserError(f"{path}: line {number}: {unknown('label', trial.label, labels)}")
         if not all(map(math.isfinite, trial.returns)):
             raise UserError(f"{path}: line {number}: returns are not finite; expected numbers")
-        found[trial.label] += trial.returns
-    return found
+        returns[trial.label] += trial.returns
+    return returns
 
 
 def candidates(ranked: Sequence[str], budget: int) -> list[str]:
@@ -79,8 +79,7 @@ def next_label(ranked: Sequence[str], returns: dict[str, list[float]], budget: i
     spread = deviation([returns[label] for label in tried])
 
     def promise(label: str) -> float:
-        own = returns[label]
-        return float(np.mean(own)) + spread * math.sqrt(2 * math.log(tries) / len(own))
+        return float(np.mean(returns[label])) + spread * math.sqrt(2 * math.log(tries) / len(returns[label]))
 
     return max(tried, key=promise)
 
@@ -89,10 +88,7 @@ def deviation(groups: Sequence[Sequence[float]]) -> float:
     """The standard deviation of a policy's episodes, over all policies; of all returns where each has only one."""
     residuals = np.concatenate([np.asarray(group) - np.mean(group) for group in groups])
     freedom = len(residuals) - len(groups)
-    if freedom > 0:
-        return float(np.sqrt((residuals**2).sum() / freedom))
-    everything = np.concatenate([np.asarray(group) for group in groups])
-    return float(everything.std())
+    return float(np.sqrt((residuals**2).sum() / freedom) if freedom > 0 else np.concatenate(groups).std())
 
 
 def best_tried(ranked: Sequence[str], returns: dict[str, list[float]]) -> str:

@@ -1,0 +1,119 @@
+"""The reasons not to believe an estimate. A warning is one line of `RULES`; thresholds do not depend on the task."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from scipy.special import stdtrit
+
+from sbac.trust.estimators import ESTIMATORS
+from sbac.trust.evidence import Facts
+
+LEVEL = 0.9
+"""The nominal coverage of an interval."""
+FEWEST_EPISODES = 20
+"""Below, resampling whole episodes says little about other episodes."""
+BEYOND = 0.05
+"""How far, as a share of its width, a value may lie outside of [r_min, r_max] / (1 - gamma): networks are not exact."""
+MOVING = 0.5
+"""Of half the interval's width: a gain that moved more than this in the last fifth of training has not settled."""
+MISSED = 0.5
+"""In standard deviations of the log's returns: by how much the method may miss the log's own value, which is known."""
+NEGLIGIBLE = 0.05
+"""In the same deviations: what is never a reason."""
+FAR = 1.5
+"""In the log's own deviations, the mean over states: farther from its mean action there is next to no data."""
+FAR_AT_TIMES = 3.0
+"""The same for one state in ten: a policy that stays near the log mostly may still leave it where it matters."""
+APART = 3.0
+"""Of both estimators' deviations together, and half a deviation of the log's returns on top: if they differ by more,
+they do not confirm each other."""
+FOLLOWED = 0.8
+"""Of the discounted time: where the model's rollouts are cut sooner, what they say is mostly fitted Q evaluation's own
+word, which cannot confirm it."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    name: str
+    holds: Callable[[Facts], bool]
+    sentence: str
+    """With the facts in braces."""
+
+
+def goes_beyond(facts: Facts) -> bool:
+    low, high = facts["lowest_possible"], facts["highest_possible"]
+    slack = BEYOND * (high - low)
+    return facts["largest"] > high + slack or facts["least"] < low - slack
+
+
+def half_width(facts: Facts) -> float:
+    """Half the width of the interval that the replicates of fitted Q evaluation give."""
+    return student(facts["fitted_gain_draws"]) * facts["fitted_gain_spread"]
+
+
+def student(draws: float) -> float:
+    """The factor of a standard deviation of so many draws."""
+    return float(stdtrit(draws - 1, 0.5 + LEVEL / 2)) if draws > 1 else math.inf
+
+
+def unconfirmed(name: str, title: str) -> Rule:
+    """The rule for an estimator beside fitted Q evaluation."""
+
+    def holds(facts: Facts) -> bool:
+        spreads = half_width(facts) / 2 + facts[f"{name}_gain_spread"]
+        apart = abs(facts[f"{name}_gain"] - facts["fitted_gain"])
+        return apart > APART * spreads + 0.5 * facts["return_deviation"]
+
+    sentence = (
+        f"{title} puts the gain at {{{name}_gain:.4g}}, fitted Q evaluation at {{fitted_gain:.4g}}: "
+        "they do not confirm each other"
+    )
+    return Rule(f"unconfirmed by {name}", holds, sentence)
+
+
+RULES: list[Rule] = [
+    Rule(
+        "few episodes",
+        lambda facts: facts["episodes"] < FEWEST_EPISODES,
+        f"the log has {{episodes:.0f}} episodes; at least {FEWEST_EPISODES} are needed for an interval",
+    ),
+    Rule(
+        "beyond the rewards",
+        goes_beyond,
+        "values from {least:.4g} to {largest:.4g} go beyond what the rewards allow, "
+        "{lowest_possible:.4g} to {highest_possible:.4g}",
+    ),
+    Rule(
+        "still moving",
+        lambda facts: abs(facts["moved"]) > max(MOVING * half_width(facts), NEGLIGIBLE * facts["return_deviation"]),
+        "the value was still moving at the end of training, by {moved:+.3g} in the last fifth",
+    ),
+    Rule(
+        "misses the log",
+        lambda facts: abs(facts["missed"]) > (MISSED + NEGLIGIBLE) * facts["return_deviation"],
+        "the method misses the log's own mean return, which is known, by {missed:+.3g}",
+    ),
+    Rule(
+        "far from the log",
+        lambda facts: facts["distance"] > FAR,
+        "the policy acts {distance:.1f} of the log's deviations away from it: no data there",
+    ),
+    Rule(
+        "far at times",
+        lambda facts: facts["distance"] <= FAR and facts["reach"] > FAR_AT_TIMES,
+        "in one state of ten the policy acts {reach:.1f} or more of the log's deviations away from it: no data there",
+    ),
+    Rule(
+        "leaves the log",
+        lambda facts: facts["model_share"] < FOLLOWED,
+        "in a learned model the policy leaves what the log shows after {model_share:.0%} of the discounted time: "
+        "nothing confirms the estimate",
+    ),
+    *(unconfirmed(name, estimator.title) for name, estimator in ESTIMATORS.items() if name != "fitted"),
+]
+
+
+def doubts(facts: Facts) -> list[str]:
+    """The sentences of all rules that hold."""
+    return [rule.sentence.format_map(facts).replace("%", " %") for rule in RULES if rule.holds(facts)]
