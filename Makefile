@@ -44,7 +44,7 @@ build/docs/.ready: requirements-docs.lock pyproject.toml
 
 torture: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/build/xla
 torture: $(READY)  ## kills, full disks, dead workers, damaged files: half an hour, and a table
-	PYTHONPATH=tests $(BIN)/python -m torture
+	$(BIN)/python -m tests.torture
 
 bench-speed: $(READY)  ## updates per second on the device found
 	$(BIN)/python benchmarks/speed.py
