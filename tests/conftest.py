@@ -29,7 +29,7 @@ install_import_hook(CHECKED, "beartype.beartype")
 SOURCES = str(Path(__file__).parents[1] / "src")
 SECONDS = 0.1
 """A program that compiles faster is not worth a file."""
-HASTY = ("algorithms", "ratio")
+HASTY = ("algorithms", "nn", "ratio")
 """Folders of tests whose programs run a few times: to optimise them takes longer than it saves."""
 
 
