@@ -13,7 +13,7 @@ demo: $(READY)  ## learn from the embedded dataset, print a table, draw a learni
 # Compiling takes most of the suite's time: compiled programs are kept for the next session, until `make clean`.
 test test-slow: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/build/xla
 # Tests train for seconds, so XLA optimises less: half the time to compile, steps nearly as fast (level 0: a fourth).
-test test-slow: export XLA_FLAGS ?= --xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false
+test test-slow: export XLA_FLAGS ?= --xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
 
 test: lint  ## lint, then all tests but the slow ones
 	$(BIN)/python -m pytest -n auto --dist worksteal
@@ -44,7 +44,7 @@ build/docs/.ready: requirements-docs.lock pyproject.toml
 
 torture: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/build/xla
 torture: $(READY)  ## kills, full disks, dead workers, damaged files: half an hour, and a table
-	PYTHONPATH=tests $(BIN)/python -m torture
+	$(BIN)/python -m tests.torture
 
 bench-speed: $(READY)  ## updates per second on the device found
 	$(BIN)/python benchmarks/speed.py

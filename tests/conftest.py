@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -20,12 +21,16 @@ import jax
 import pytest
 from jaxtyping import install_import_hook
 
+from tests.compiling import optimised
+
 CHECKED = ("sbac.nn", "sbac.ratio", "sbac.algorithms")
 install_import_hook(CHECKED, "beartype.beartype")
 
 SOURCES = str(Path(__file__).parents[1] / "src")
 SECONDS = 0.1
 """A program that compiles faster is not worth a file."""
+HASTY = ("algorithms", "nn", "ratio")
+"""Folders of tests whose programs run a few times: to optimise them takes longer than it saves."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -47,3 +52,10 @@ hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("any machine")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiling(request: pytest.FixtureRequest) -> Iterator[None]:
+    """As much optimisation as the tests of a folder are worth."""
+    with optimised(request.path.parent.name not in HASTY):
+        yield

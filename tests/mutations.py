@@ -31,47 +31,74 @@ VALUES: tuple[Any, ...] = (
     {"a": 1},
     ["x", 1],
 )
-KINDS = ("value", "value", "value", "drop", "flip", "cut", "zero", "insert", "empty", "folder", "missing", "line")
+WORDS = (b"-1", b"0", b"1e999", b"NaN", b"null", b"9" * 30, b'"', b"{", b"[]", b"true", b"\xff\xfe")
+LINES = (b"{}", b"[]", b"{", b"[" * 5000, b"NaN", b"\xff", b"")
+WITH_JSON = (".json", ".jsonl", ".safetensors")
+IN_JSON = ("value", "value", "value", "drop")
+IN_BYTES = ("flip", "cut", "delete", "double", "zero", "noise", "insert", "word", "line", "empty")
+OF_THE_FILE = ("folder", "missing")
 
 
 def places(value: Any, so_far: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every place in a JSON value; of a long list, those of its first entries."""
-    found = [so_far] if so_far else []
+    here = [so_far] if so_far else []
     entries = value.items() if isinstance(value, dict) else enumerate(value[:3]) if isinstance(value, list) else ()
-    return found + [place for key, entry in entries for place in places(entry, (*so_far, key))]
+    return here + [place for key, entry in entries for place in places(entry, (*so_far, key))]
 
 
-def damage(path: Path, seed: int) -> str:
+def damage(path: Path, seed: int | str) -> str:
     """Damages a file; says how."""
     rng = random.Random(seed)
-    kind = rng.choice(KINDS)
+    kind = rng.choice((IN_JSON if path.suffix in WITH_JSON else ()) + IN_BYTES + OF_THE_FILE)
     data = path.read_bytes()
-    if kind in ("missing", "folder"):
+    if kind in OF_THE_FILE:
         path.unlink()
         if kind == "folder":
             path.mkdir()
-    elif kind in ("value", "drop"):
+    elif kind in IN_JSON:
         return f"{kind} {_change_json(path, data, rng, drop=kind == 'drop')}"
     else:
-        path.write_bytes(_change_bytes(kind, data, rng))
+        for _ in range(rng.choice((1, 1, 2, 4))):
+            data = _change_bytes(kind, data, rng)
+        path.write_bytes(data)
     return kind
 
 
+def restore(path: Path, data: bytes) -> None:
+    """The file as it was, whatever a damage has left in its place."""
+    if path.is_dir():
+        path.rmdir()
+    path.write_bytes(data)
+
+
 def _change_bytes(kind: str, data: bytes, rng: random.Random) -> bytes:
-    at, size = rng.randrange(len(data) or 1), rng.randint(1, 40)
-    if kind == "flip":
-        return data[:at] + bytes([data[at] ^ (1 << rng.randrange(8))]) + data[at + 1 :] if data else b"\0"
-    if kind == "cut":
-        return data[:at]
-    if kind == "zero":
-        return data[:at] + bytes(min(size, len(data) - at)) + data[at + size :]
-    if kind == "insert":
-        return data[:at] + rng.randbytes(size) + data[at:]
-    if kind == "line":
-        lines = data.split(b"\n")
-        lines.insert(rng.randrange(len(lines)), rng.choice([b"{}", b"[]", b"{", b"[" * 5000, b"NaN", b"\xff", b""]))
-        return b"\n".join(lines)
-    return b""
+    if not data:
+        return rng.randbytes(1)
+    at, size = rng.randrange(len(data)), rng.randint(1, 64)
+    before, stretch, after = data[:at], data[at : at + size], data[at + size :]
+    match kind:
+        case "flip":
+            return before + bytes([data[at] ^ (1 << rng.randrange(8))]) + data[at + 1 :]
+        case "cut":
+            return before
+        case "delete":
+            return before + after
+        case "double":
+            return before + stretch + stretch + after
+        case "zero":
+            return before + bytes(len(stretch)) + after
+        case "noise":
+            return before + rng.randbytes(len(stretch)) + after
+        case "insert":
+            return before + rng.randbytes(size) + stretch + after
+        case "word":
+            return before + rng.choice(WORDS) + data[at + rng.randrange(4) :]
+        case "line":
+            lines = data.split(b"\n")
+            lines.insert(rng.randrange(len(lines)), rng.choice(LINES))
+            return b"\n".join(lines)
+        case _:
+            return b""
 
 
 def _change_json(path: Path, data: bytes, rng: random.Random, drop: bool) -> str:

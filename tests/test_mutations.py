@@ -3,7 +3,6 @@
 The number of a case is its seed: `damage(file, seed)` of `mutations.py` repeats it.
 """
 
-import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
@@ -20,9 +19,8 @@ from sbac.lab.cells import cell_files, cell_text, read_cell
 from sbac.lab.report.page import build_page
 from sbac.report.summary import outcome
 from sbac.results.describe import describe
-
-from .mutations import copied, damage
-from .training.test_request import make_log
+from tests.mutations import copied, damage, restore
+from tests.training.test_request import make_log
 
 LOG = make_log()
 OPTIONS: dict[str, Any] = {"steps": 4, "hidden": (4,), "batch_size": 8, "progress": False, "seeds": 2, "workers": 1}
@@ -95,8 +93,7 @@ def test_a_damaged_cell(first: int, tmp_path: Path) -> None:
     smallest = sorted(cell_files(RESULTS), key=lambda path: path.stat().st_size)[:4]
     for seed in range(first, first + BATCH):
         file = tmp_path / "cell.json"
-        shutil.rmtree(file) if file.is_dir() else file.unlink(missing_ok=True)
-        shutil.copy(smallest[seed % len(smallest)], file)
+        restore(file, smallest[seed % len(smallest)].read_bytes())
         case = f"seed {seed}: {damage(file, seed)}"
         is_refused(partial(show_cell, file), file, case)
 

@@ -16,6 +16,7 @@ from sbac.config import Config, changed
 from sbac.nn import Trained
 from sbac.policy import Policy
 from tests.algorithms import problem
+from tests.compiling import optimised
 
 OBSERVATIONS, ACTIONS = 3, 1
 FAST = {"hidden": (32, 32), "batch_size": 64, "target_rate": 0.02}  # networks and targets for a few thousand steps
@@ -98,7 +99,8 @@ def train(name: str, *, seeds: int = 3, **fields: Any) -> tuple[dict[str, Any], 
 
         keys = jax.vmap(jax.random.key)(jnp.arange(seeds) + 1000 * len(past))
         shared = jax.tree.map(jnp.asarray, config)  # arrays, as the engine passes them: no method may branch on one
-        state, actors = jax.jit(jax.vmap(run, in_axes=(0, None, 0, None)))(keys, shared, past, log())
+        with optimised(True):
+            state, actors = jax.jit(jax.vmap(run, in_axes=(0, None, 0, None)))(keys, shared, past, log())
         past[phase.name] = state
     return past, [policy(jax.tree.map(lambda x, i=i: x[i], actors)) for i in range(seeds)]
 
@@ -185,3 +187,16 @@ def assert_loss(loss: Callable[[Any], Array], expected: Callable[[Any], float], 
     np.testing.assert_allclose(value, expected(jax.tree.map(np.asarray, model)), rtol=1e-4, atol=1e-5)
     for ours, theirs in zip(jax.tree.leaves(gradient), numeric_gradient(expected, model), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+def assert_best(actions: np.ndarray, candidates: np.ndarray, values: np.ndarray) -> None:
+    """Each action is one of the candidates (count, states, act), and none has a higher value by more than rounding."""
+    distances = np.abs(candidates - actions).max(-1)
+    assert (distances.min(0) < 2e-5).all()
+    taken = np.where(distances < 2e-5, values, -np.inf).max(0)
+    np.testing.assert_allclose(taken, values.max(0), rtol=1e-5, atol=1e-5)
+
+
+def are_same(a: Any, b: Any) -> bool:
+    """Whether two trees of arrays are equal, number by number."""
+    return all(bool((x == y).all()) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))

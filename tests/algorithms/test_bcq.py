@@ -10,7 +10,7 @@ from sbac.algorithms.base import Spec
 from sbac.nn import ActionVAE
 from sbac.nn.vae import CODE_LIMIT
 from sbac.policy.formulas import BestOfVAE
-from tests.algorithms import acting, float64, harness
+from tests.algorithms import float64, harness
 
 CONFIG = bcq.BCQConfig(
     hidden=(5,), vae_hidden=(6,), discount=0.9, perturbation=0.3, minimum_weight=0.7, target_candidates=4
@@ -84,9 +84,9 @@ def test_acting_takes_the_best_candidate_by_the_first_critic(state: bcq.State) -
     proposed = [np.tanh(float64.mlp(state.vae.model.decoder, s, np.tile(z, (300, 1)))) for z in codes]
     candidates = np.stack([moved(state.actor.model, jnp.asarray(s), a) for a in proposed])
     values = np.stack([float64.critic(state.critic.model, s, a)[0] for a in candidates])
-    policy = acting.policy(actor)
-    acting.assert_best(policy(s), candidates, values)
-    acting.assert_best(policy(s[7])[None], candidates[:, 7:8], values[:, 7:8])
+    policy = harness.policy(actor, actions=2)
+    harness.assert_best(policy(s), candidates, values)
+    harness.assert_best(policy(s[7])[None], candidates[:, 7:8], values[:, 7:8])
     assert not np.array_equal(policy.sample(s, 1), policy.sample(s, 2))
 
 

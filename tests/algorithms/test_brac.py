@@ -11,7 +11,7 @@ import pytest
 from sbac.algorithms import brac, cloning
 from sbac.algorithms.base import Batch, Rows, Spec, Step
 from sbac.nn import Gaussian, GaussianPolicy, behaviour, kl_divergence
-from tests.algorithms import acting, float64, harness
+from tests.algorithms import float64, harness
 
 CONFIG = brac.BRACConfig(
     steps=(100, 100), clone_hidden=(4,), policy_hidden=(5,), critic_hidden=(6,), discount=0.9, alpha=0.6
@@ -162,7 +162,7 @@ def test_the_clones_learning_rate_decays() -> None:
 @pytest.mark.parametrize("kind", ["gaussian", "mixture", "mixture-per-dim"])
 def test_a_clone_acts_in_numpy_as_in_jax(kind: str) -> None:
     model = jax.tree.map(lambda x: 2 * x, behaviour.create(kind, jax.random.key(0), 3, (8,), 2))
-    policy = acting.policy(cloning.behaviour_actor(model))
+    policy = harness.policy(cloning.behaviour_actor(model), actions=2)
     s = jax.random.normal(jax.random.key(1), (50, 3))
     a = np.tanh(np.random.default_rng(2).standard_normal((50, 2))).astype(np.float32)
     mode, log_prob = jax.jit(lambda m: (m(s).mode(), m(s).log_prob(jnp.asarray(a))))(model)
@@ -174,7 +174,7 @@ def test_a_clone_acts_in_numpy_as_in_jax(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["mixture", "mixture-per-dim"])
 def test_samples_of_a_mixture_in_numpy_are_spread_as_in_jax(kind: str) -> None:
     model = behaviour.create(kind, jax.random.key(0), 3, (8,), 2)
-    policy = acting.policy(cloning.behaviour_actor(model))
+    policy = harness.policy(cloning.behaviour_actor(model), actions=2)
     s = np.tile(np.asarray([0.3, -0.2, 0.9], np.float32), (40_000, 1))
     ours, theirs = (
         policy.sample(s, 0),

@@ -12,7 +12,7 @@ from sbac.algorithms import brac_plus
 from sbac.algorithms.base import Spec, Step
 from sbac.errors import UserError
 from sbac.nn import GaussianPolicy, GaussianVAE, VAEEnsemble
-from tests.algorithms import acting, float64, harness
+from tests.algorithms import float64, harness
 
 CONFIG = brac_plus.BRACPlusConfig(
     steps=(100, 100, 100), hidden=(5,), members=2, samples=2, codes=2, discount=0.9, kernel_width=0.5
@@ -293,24 +293,24 @@ def test_acting_takes_the_best_sample_within_one_deviation(state: brac_plus.Stat
     assert noise.shape == (20, 2) and np.abs(noise).max() == 1
     candidates = np.tanh(mean + std * noise[:, None])
     values = np.stack([float64.critic(state.critic.model, s, a).mean(0) for a in candidates])
-    policy = acting.policy(actor)
-    acting.assert_best(policy(s), candidates, values)
+    policy = harness.policy(actor, actions=2)
+    harness.assert_best(policy(s), candidates, values)
     fresh = np.arctanh(policy.sample(s, 1))
     assert (np.abs((fresh - mean) / std) < 1 + 1e-3).all()
 
 
 def test_one_candidate_is_the_mean(state: brac_plus.State) -> None:
-    policy = acting.policy(brac_plus.actor(dataclasses.replace(CONFIG, acting_candidates=1), {}, state))
+    policy = harness.policy(brac_plus.actor(dataclasses.replace(CONFIG, acting_candidates=1), {}, state), actions=2)
     s = np.random.default_rng(0).standard_normal((9, 3)).astype(np.float32)
     np.testing.assert_allclose(policy(s), np.tanh(float64.tanh_gaussian(state.policy.model, s)[0]), atol=2e-5)
 
 
 def test_every_phase_leaves_a_policy(past: dict[str, Any]) -> None:
     s = np.random.default_rng(0).standard_normal((9, 3)).astype(np.float32)
-    clone = acting.policy(brac_plus.clone_actor(CONFIG, {}, past["clone"]))
+    clone = harness.policy(brac_plus.clone_actor(CONFIG, {}, past["clone"]), actions=2)
     decoded = float64.mlp(member(past["clone"].behaviour.model, 0).decoder, s, np.zeros((9, 4)))[:, :2]
     np.testing.assert_allclose(clone(s), np.tanh(decoded), atol=1e-5)
-    initial = acting.policy(brac_plus.initial_actor(CONFIG, past, past["initial"]))
+    initial = harness.policy(brac_plus.initial_actor(CONFIG, past, past["initial"]), actions=2)
     np.testing.assert_allclose(
         initial(s), np.tanh(float64.tanh_gaussian(past["initial"].policy.model, s)[0]), atol=1e-5
     )

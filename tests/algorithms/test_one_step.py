@@ -85,7 +85,7 @@ def test_a_clone_that_never_rests_is_no_choice_on_the_device(state: one_step.Est
 
 def test_the_policy_starts_as_the_clone(state: one_step.Estimate) -> None:
     start = one_step.init_improve(CONFIG, SPEC, {"estimate": state}, jax.random.key(0))
-    assert all(jax.tree.leaves(jax.tree.map(lambda a, b: bool((a == b).all()), start.policy.model, state.clone.model)))
+    assert harness.are_same(start.policy.model, state.clone.model)
 
 
 def test_a_richer_behaviour_is_trained_beside_the_start() -> None:

@@ -48,12 +48,9 @@ def test_policy_and_targets_wait_for_every_second_step(state: td3.State) -> None
     update = jax.jit(lambda i: td3.update(CONFIG, {}, state, harness.small_batch(), jax.random.key(0), Step(i))[0])
     first, second = update(jnp.asarray(0)), update(jnp.asarray(1))
 
-    def same(a: object, b: object) -> bool:
-        return all(bool((x == y).all()) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
-
     kept = (first.policy, first.policy_target, first.critic_target)
-    assert same(kept, (state.policy, state.policy_target, state.critic_target))
-    assert not same(first.critic, state.critic)
-    assert not same(second.policy, state.policy)
+    assert harness.are_same(kept, (state.policy, state.policy_target, state.critic_target))
+    assert not harness.are_same(first.critic, state.critic)
+    assert not harness.are_same(second.policy, state.policy)
     expected = 0.995 * state.critic_target.nets.weights[0] + 0.005 * second.critic.model.nets.weights[0]
     np.testing.assert_allclose(second.critic_target.nets.weights[0], expected, rtol=1e-5)

@@ -56,16 +56,13 @@ def test_policy_and_targets_wait_for_every_second_step(state: td3_bc.State) -> N
     update = jax.jit(lambda i: td3_bc.update(CONFIG, {}, state, harness.small_batch(), jax.random.key(0), Step(i))[0])
     first, second = update(jnp.asarray(0)), update(jnp.asarray(1))
 
-    def same(a: object, b: object) -> bool:
-        return all(bool((x == y).all()) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
-
-    assert same(
+    assert harness.are_same(
         (first.policy, first.policy_target, first.critic_target),
         (state.policy, state.policy_target, state.critic_target),
     )
-    assert not same(first.critic, state.critic)
-    assert same(first.critic, second.critic)
-    assert not same(second.policy, state.policy)
+    assert not harness.are_same(first.critic, state.critic)
+    assert harness.are_same(first.critic, second.critic)
+    assert not harness.are_same(second.policy, state.policy)
     expected = 0.995 * state.critic_target.nets.weights[0] + 0.005 * second.critic.model.nets.weights[0]
     np.testing.assert_allclose(second.critic_target.nets.weights[0], expected, rtol=1e-5)
 

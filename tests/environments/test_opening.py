@@ -10,11 +10,11 @@ import gymnasium
 import numpy as np
 import pytest
 
-from report.synthetic import record_json
 from sbac.cli import main
 from sbac.environments.opening import may_open, open_environment
 from sbac.errors import UserError
 from sbac.policy import Policy
+from tests.report.synthetic import record_json
 
 INTRUDER = """
 import pathlib

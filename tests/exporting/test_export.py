@@ -20,7 +20,7 @@ from sbac.errors import UserError
 from sbac.exporting import export_policy as exporting
 from sbac.policy import FORMULAS, Floats, Policy
 from sbac.policy.formulas import act
-from tests.algorithms import acting
+from tests.algorithms import harness
 from tests.exporting.policies import make_policy
 
 SIZES = {"": {}, "one action": {"actions": 1}, "normalised": {"normalise": True}, "one layer": {"hidden": (16,)}}
@@ -61,7 +61,7 @@ def random_policies(method: Algorithm, **options: str) -> list[Policy]:
         state = eqx.filter_eval_shape(phase.init, config, spec, past, jax.random.key(2))
         actor = eqx.filter_eval_shape(phase.actor, config, past, state)
         past[phase.name] = state
-        found.append(acting.policy(jax.tree.map(lambda x: 0.3 * rng.normal(size=x.shape), actor)))
+        found.append(harness.policy(jax.tree.map(lambda x: 0.3 * rng.normal(size=x.shape), actor), actions=2))
     return found
 
 

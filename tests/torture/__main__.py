@@ -2,8 +2,8 @@
 
 What is random comes from a seed that is printed beside a failure.
 
-    PYTHONPATH=tests python -m torture                                                       # all: `make torture`
-    PYTHONPATH=tests python -m torture --kills 4 --mutations 300 --only kills mutations
+    python -m tests.torture                                            # all: `make torture`
+    python -m tests.torture --kills 4 --mutations 300 --only kills mutations
 """
 
 import argparse
@@ -16,10 +16,10 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
-from torture.damage import mutations
-from torture.kills import full_disk, kills
-from torture.neighbours import clock_set_back, dead_parent, dead_worker, forbidden, two_at_once
-from torture.processes import METHOD, Outcome, table
+from tests.torture.damage import mutations
+from tests.torture.kills import full_disk, kills
+from tests.torture.neighbours import clock_set_back, dead_parent, dead_worker, forbidden, two_at_once
+from tests.torture.processes import METHOD, Outcome, table
 
 
 def main() -> int:

@@ -8,44 +8,23 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
+import h5py
 import numpy as np
+import pyarrow
+from pyarrow import parquet
 
-from torture.processes import Outcome, make_log, run, start, training, wait
+from tests.mutations import damage, restore
+from tests.torture.processes import Outcome, make_log, run, start, training, wait
 
 MEMORY = 3 * 2**30
 """The most bytes that reading a damaged file may take, the interpreter included."""
 
 
-def mutate(data: bytes, rng: np.random.Generator) -> bytes:
-    """The bytes with one to four damages: flipped bits, a stretch cut, doubled, zeroed, or replaced by noise."""
-    bytes_ = bytearray(data)
-    for _ in range(int(rng.integers(1, 5))):
-        if not bytes_:
-            break
-        at, length = int(rng.integers(len(bytes_))), int(rng.integers(1, 64))
-        kind = int(rng.integers(7))
-        if kind == 0:
-            bytes_[at] ^= 1 << int(rng.integers(8))
-        elif kind == 1:
-            del bytes_[at:]
-        elif kind == 2:
-            del bytes_[at : at + length]
-        elif kind == 3:
-            bytes_[at:at] = bytes_[at : at + length]
-        elif kind == 4:
-            bytes_[at : at + length] = bytes(length)
-        elif kind == 5:
-            bytes_[at : at + length] = rng.bytes(length)
-        else:
-            numbers = [b"-1", b"0", b"1e999", b"NaN", b"null", b"9" * 30, b'"', b"{", b"[]", b"true", b"\xff\xfe"]
-            bytes_[at : at + int(rng.integers(4))] = numbers[int(rng.integers(len(numbers)))]
-    return bytes(bytes_)
-
-
-def specimens(folder: Path, method: str) -> Iterator[tuple[str, Path, Path, Callable[[], object]]]:
-    """A kind of file, the file to damage, the folder it lies in, and what reads it."""
+def specimens(folder: Path, method: str) -> Iterator[tuple[str, Path, Callable[[], object]]]:
+    """A kind of file, the file to damage, and what reads it."""
     import sbac
     from sbac.algorithms import find
     from sbac.lab.cells import read_cell
@@ -55,22 +34,21 @@ def specimens(folder: Path, method: str) -> Iterator[tuple[str, Path, Path, Call
 
     log = folder / "log.npz"
     data = make_log(log, 120)
-    yield "npz", log, folder, lambda: sbac.load(log)
+    yield "npz", log, lambda: sbac.load(log)
     columns = {name: np.asarray(getattr(data, name)) for name in ("observations", "actions", "rewards")}
     columns |= {"terminals": data.terminals, "timeouts": data.timeouts}
     columns["actions"] = columns["actions"] / 2  # inside the bounds that a file without bounds has
-    h5py = __import__("h5py")
     flat = folder / "log.hdf5"
     with h5py.File(flat, "w") as file:
         for name, column in columns.items():
             file.create_dataset(name, data=column, compression="gzip" if name == "observations" else None)
-    yield "hdf5", flat, folder, lambda: sbac.load(flat, action_low=-2.0, action_high=2.0)
-    yield "hdf5, streamed", flat, folder, lambda: sbac.stream(flat).survey
+    yield "hdf5", flat, lambda: sbac.load(flat, action_low=-2.0, action_high=2.0)
+    yield "hdf5, streamed", flat, lambda: sbac.stream(flat).survey
     npy = folder / "arrays"
     npy.mkdir()
     for name, column in columns.items():
         np.save(npy / f"{name}.npy", column, allow_pickle=False)
-    yield "npy folder", npy / "observations.npy", npy, lambda: sbac.load(npy, action_low=-2.0, action_high=2.0)
+    yield "npy folder", npy / "observations.npy", lambda: sbac.load(npy, action_low=-2.0, action_high=2.0)
     minari = folder / "minari"
     (minari / "data").mkdir(parents=True)
     (minari / "data" / "metadata.json").write_text('{"dataset_id": "own/log-v0", "total_episodes": 2}')
@@ -80,36 +58,31 @@ def specimens(folder: Path, method: str) -> Iterator[tuple[str, Path, Path, Call
             group["observations"], group["actions"] = np.zeros((41, 3), np.float32), np.zeros((40, 1), np.float32)
             group["rewards"], group["terminations"] = np.zeros(40), np.zeros(40, bool)
             group["truncations"] = np.arange(40) == 39
-    yield "Minari data", minari / "data" / "main_data.hdf5", minari, lambda: sbac.load(minari)
-    yield "Minari metadata", minari / "data" / "metadata.json", minari, lambda: sbac.load(minari)
-    try:
-        pa, parquet = __import__("pyarrow"), __import__("pyarrow.parquet").parquet
-    except ImportError:
-        print("no pyarrow: Parquet and CSV are left out", flush=True)
-    else:
-        table = pa.table({name: list(c) if c.ndim == 2 else c for name, c in columns.items()})
-        parquet.write_table(table, folder / "log.parquet", row_group_size=40)
-        yield "parquet", folder / "log.parquet", folder, lambda: sbac.load(folder / "log.parquet")
-        yield "parquet, streamed", folder / "log.parquet", folder, lambda: sbac.stream(folder / "log.parquet").survey
-        text = "obs_0,obs_1,action_0,reward,terminal,timeout\n" + "0.5,1,0.25,1,0,0\n" * 20 + "0.5,1,0.25,1,1,0\n"
-        (folder / "log.csv").write_text(text)
-        yield "csv", folder / "log.csv", folder, lambda: sbac.load(folder / "log.csv")
+    yield "Minari data", minari / "data" / "main_data.hdf5", lambda: sbac.load(minari)
+    yield "Minari metadata", minari / "data" / "metadata.json", lambda: sbac.load(minari)
+    table = pyarrow.table({name: list(c) if c.ndim == 2 else c for name, c in columns.items()})
+    parquet.write_table(table, folder / "log.parquet", row_group_size=40)
+    yield "parquet", folder / "log.parquet", lambda: sbac.load(folder / "log.parquet")
+    yield "parquet, streamed", folder / "log.parquet", lambda: sbac.stream(folder / "log.parquet").survey
+    text = "obs_0,obs_1,action_0,reward,terminal,timeout\n" + "0.5,1,0.25,1,0,0\n" * 20 + "0.5,1,0.25,1,1,0\n"
+    (folder / "log.csv").write_text(text)
+    yield "csv", folder / "log.csv", lambda: sbac.load(folder / "log.csv")
     trained = folder / "run"
     ended = run(training(log, trained, True, method), folder)
     assert ended.code == 0, ended.text
     policy = next((trained / "policies").glob("*.safetensors"))
-    yield "policy", policy, trained, lambda: Policy.load(policy)(np.zeros((2, 3), np.float32))
+    yield "policy", policy, lambda: Policy.load(policy)(np.zeros((2, 3), np.float32))
     for name in ("config.json", "metrics.jsonl", "evaluations.jsonl"):
-        yield f"run: {name}", trained / name, trained, lambda: Run.load(trained)
+        yield f"run: {name}", trained / name, lambda: Run.load(trained)
     state = trained / "checkpoint" / "state-0.safetensors"
-    yield "run: checkpoint", state, trained, lambda: Checkpoint.find(state, len(find(method).phases))
+    yield "run: checkpoint", state, lambda: Checkpoint.find(state, len(find(method).phases))
     cells = sorted(
         (Path(__file__).parents[2] / "lab-notes" / "table" / "cells").rglob("*.json"), key=lambda p: p.stat().st_size
     )
     if cells:
         cell = folder / "cell.json"
         shutil.copy(cells[0], cell)
-        yield "cell", cell, folder, lambda: read_cell(cell)
+        yield "cell", cell, lambda: read_cell(cell)
 
 
 def mutations(folder: Path, count: int, seed: int, method: str) -> Outcome:
@@ -117,11 +90,11 @@ def mutations(folder: Path, count: int, seed: int, method: str) -> Outcome:
     outcome = Outcome("damaged files")
     kinds = list(specimens(folder, method))
     each = -(-count // len(kinds))
-    for number, (kind, path, home, read) in enumerate(kinds):
+    for number, (kind, path, read) in enumerate(kinds):
         whole, done = path.read_bytes(), 0
         while done < each:
             result = folder / "result.txt"
-            child = start(lambda d=done, n=number, p=path, w=whole, r=read: damage(p, w, r, seed, n, d, each), result)
+            child = start(partial(read_damaged, path, whole, read, seed, number, done, each), result)
             ended = wait(child, result)
             lines = [line for line in ended.text.splitlines() if line.startswith("@")]
             for line in lines:
@@ -137,12 +110,13 @@ def mutations(folder: Path, count: int, seed: int, method: str) -> Outcome:
                 where = f"seed {seed} {number} {done}"
                 outcome.expect(False, f"{kind}: {where}: ended with {ended.code}: {ended.text[-300:]}")
                 outcome.tried, done = outcome.tried + 1, done + 1
-        path.write_bytes(whole)
-        assert home.exists()
+        restore(path, whole)
     return outcome
 
 
-def damage(path: Path, whole: bytes, read: Callable[[], object], seed: int, number: int, first: int, last: int) -> int:
+def read_damaged(
+    path: Path, whole: bytes, read: Callable[[], object], seed: int, number: int, first: int, last: int
+) -> int:
     """Damages a file again and again and reads it, in a process with limited memory and time."""
     import warnings
 
@@ -150,12 +124,13 @@ def damage(path: Path, whole: bytes, read: Callable[[], object], seed: int, numb
 
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
-    path.write_bytes(whole)
+    restore(path, whole)
     read()  # undamaged, it is read: else every refusal would count
     for i in range(first, last):
         signal.alarm(60)
-        path.write_bytes(mutate(whole, np.random.default_rng([seed, number, i])))
+        restore(path, whole)
         try:
+            damage(path, f"{seed} {number} {i}")
             with contextlib.redirect_stderr(io.StringIO()):
                 read()
             print("@read")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from torture.processes import Outcome, check_loads, contents, is_clean, make_log, run, training
+from tests.torture.processes import Outcome, check_loads, contents, is_clean, make_log, run, training
 
 
 def kill_at(event: str, number: int) -> Callable[[], None]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from torture.processes import PATIENCE, Outcome, command, contents, is_clean, make_log, run, start, training, wait
+from tests.torture.processes import PATIENCE, Outcome, command, contents, is_clean, make_log, run, start, training, wait
 
 WORKER = "sbac.evaluation.worker"
 

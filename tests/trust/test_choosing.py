@@ -1,6 +1,5 @@
 """Which policy is taken: the rule on made-up estimates, and a whole choice that reads nothing but policies and log."""
 
-import dataclasses
 import json
 import shutil
 

@@ -1,7 +1,6 @@
 """Phase estimate of SBAC against exact answers: mu against a known conditional, Q^mu against solved systems."""
 
 import numpy as np
-import pytest
 
 import sbac
 from sbac.files import load_arrays
