@@ -1,4 +1,4 @@
-"""Makes all fifteen datasets and says what is in them: levels, returns, seconds, observations beside D4RL's.
+"""Makes all fifteen datasets and says what is in them: levels, returns, observations beside D4RL's.
 
 python benchmarks/made.py make [--out DIR] [--names ...]   makes what is missing in DIR (default: the data folder)
 python benchmarks/made.py tables                           writes the tables into lab-notes/ladders/README.md, between
@@ -17,7 +17,7 @@ import numpy as np
 
 from sbac.data import Dataset, find_task, load
 from sbac.data.loading import data_folder, made_names
-from sbac.making.making import identity, is_made, made, write
+from sbac.making.making import identity, is_made, played, write
 
 HERE = Path(__file__).parent
 MEASURED = HERE / "made.json"
@@ -52,12 +52,10 @@ def make(options: argparse.Namespace) -> None:
     known: dict[str, Any] = json.loads(MEASURED.read_text()) if MEASURED.exists() else {}
     missing = [name for name, own in identities.items() if not is_made(options.out / f"{name}.npz", own)]
     for name in set(identities) - set(missing) - set(known):
-        known[name] = measure(load(options.out / f"{name}.npz")) | {"seconds": 0}
-    for name, columns, seconds in made(missing, None, 0, options.workers, None):
+        known[name] = measure(load(options.out / f"{name}.npz"))
+    for name, columns in played(missing, None, 0, options.workers, None):
         write(options.out / f"{name}.npz", name, identities[name], columns)
-        known[name] = measure(Dataset(**columns, name=name, kind="made", task=name, environment=None)) | {
-            "seconds": round(seconds)
-        }
+        known[name] = measure(Dataset(**columns, name=name, kind="made", task=name, environment=None))
         MEASURED.write_text(json.dumps({key: known[key] for key in made_names() if key in known}, indent=None) + "\n")
         print(name, {key: value for key, value in known[name].items() if np.isscalar(value)}, flush=True)
 
@@ -93,16 +91,15 @@ def tables(options: argparse.Namespace) -> None:
 
 
 def levels(known: dict[str, Any]) -> Iterator[str]:
-    yield "| dataset | transitions | episodes | mean return | normalised score | falls | processor seconds |"
-    yield "|---|---|---|---|---|---|---|"
+    yield "| dataset | transitions | episodes | mean return | normalised score | falls |"
+    yield "|---|---|---|---|---|---|"
     for body in BODIES:
         for tier in TIERS:
             if (row := known.get(f"{body}-{tier}-made")) is None:
                 continue
             level = f"{row['score']:.1f} ± {row['deviation']:.1f}"
-            seconds = "joined" if tier == "medium-expert" else f"{row['seconds']:,}"
             numbers = [f"{row['transitions']:,}", f"{row['episodes']:,}", f"{row['return']:,.1f}", level]
-            yield f"| `{body}-{tier}-made` | {' | '.join(numbers)} | {row['terminals']:,} | {seconds} |"
+            yield f"| `{body}-{tier}-made` | {' | '.join(numbers)} | {row['terminals']:,} |"
 
 
 def observations(body: str, known: dict[str, Any], theirs: dict[str, Any]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 python lab-notes/house/rewrite_cells.py lab-notes/table lab-notes/trust
 
-A cell whose deleted options stood elsewhere than the constants that took their place is named and left as it is. Nothing
+A cell whose deleted options stood elsewhere than the constants in their place is named and left as it is. Nothing
 but the config changes; the script compares every other entry with the committed file before it writes.
 """
 

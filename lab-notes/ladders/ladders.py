@@ -1,4 +1,4 @@
-"""Trains the policies behind the made data with soft actor-critic, and picks the ladders that are shipped.
+"""Trains the policies behind the made data, and picks the ladders that are shipped.
 
 python lab-notes/ladders/ladders.py train --minutes 9 --state STATE --out OUT --seeds 3     (again with the same STATE
                                                                                       to train on)
@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 START = time.monotonic()
 SHIPPED = shipped("").parent
 EMBEDDED = embedded_file("hopper-demo")
-BEST_FILE, OTHERS_FILE, SHIPPED_FILE = 8_300_000, 12_400_000, 7_900_000  # bytes
+BEST_FILE, OTHERS_FILE = 8_300_000, 12_400_000  # bytes
+SHIPPED_FILE = {"sac": 7_900_000, "td3": 2_300_000}
+EXPLORATION = 0.1
+"""Deviation of the noise that TD3 explores with."""
 
 
 class Task(NamedTuple):
@@ -72,6 +75,7 @@ def main() -> None:
     commands = parser.add_subparsers(required=True)
     training = commands.add_parser("train")
     training.set_defaults(call=train)
+    training.add_argument("--algorithm", choices=("sac", "td3"), default="sac", help="td3: the second ladder")
     training.add_argument("--minutes", type=float, default=9.0, help="wall clock, writing included")
     training.add_argument("--reserve", type=float, default=45.0, help="seconds of it kept for the end")
     training.add_argument("--state", type=Path, required=True, help="where training stops and continues")
@@ -109,22 +113,24 @@ def train(options: argparse.Namespace) -> None:
     os.environ.setdefault("MUJOCO_GL", "disable")
     import jax
 
-    from sbac.algorithms.sac import SAC, SACConfig
+    from sbac.algorithms import find
     from sbac.training.online.collector import Collectors
     from sbac.training.online.learner import Learner, OnlineRun, Schedule
     from sbac.training.online.train import rounds
 
     jax.config.update("jax_compilation_cache_dir", str(options.state.absolute().parent / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 1.0)
-    config = SACConfig(start_steps=options.start_steps)  # pyright: ignore[reportCallIssue]
+    method = find(options.algorithm)
+    config = method.config(start_steps=options.start_steps)  # pyright: ignore[reportCallIssue]
     runs = [
         OnlineRun(TASKS[name].environment, TASKS[name].observations, TASKS[name].actions, seed, config)
         for name in options.tasks
         for seed in range(options.seeds)
     ]
     resumed = (options.state / "ladders.safetensors").exists()
-    learner = Learner(SAC, runs, Schedule(options.instances, options.round, options.capacity, options.unroll))
-    ladders = [Ladder(r.environment, "tanh-gaussian", [], about(r.seed)) for r in runs]
+    learner = Learner(method, runs, Schedule(options.instances, options.round, options.capacity, options.unroll))
+    kind = "deterministic" if options.algorithm == "td3" else "tanh-gaussian"
+    ladders = [Ladder(r.environment, kind, [], about(options.algorithm, r.seed)) for r in runs]
     evaluators = Evaluators(options.evaluators, options.episodes)
     if resumed:
         learner.load(options.state)
@@ -192,7 +198,8 @@ def returns(env_id: str, kind: str, arrays: Mapping[str, Floats], episodes: int,
 
 def sampled_returns(env_id: str, kind: str, arrays: Mapping[str, Floats], episodes: int, seed: int) -> Floats:
     """Returns of whole episodes with the policy's samples."""
-    return returns_of(env_id, acting(kind, arrays, np.random.default_rng(seed)), episodes, seed)
+    noise = EXPLORATION if kind == "deterministic" else 0.0
+    return returns_of(env_id, acting(kind, arrays, np.random.default_rng(seed), noise), episodes, seed)
 
 
 def returns_of(env_id: str, act: Act, episodes: int, seed: int) -> Floats:
@@ -238,10 +245,13 @@ def status(learner: "Learner") -> str:
     return ", ".join(f"{k} {np.round(np.asarray(v), 2).tolist()}" for k, v in learner.metrics.items())
 
 
-def about(seed: int) -> dict[str, object]:
+def about(algorithm: str, seed: int) -> dict[str, object]:
+    """A deterministic policy acts with noise on its actions when data are made."""
     from importlib.metadata import version
 
-    return {"algorithm": "sac", "seed": seed, "mujoco": version("mujoco"), "gymnasium": version("gymnasium")}
+    noise = {"exploration": EXPLORATION} if algorithm == "td3" else {}
+    versions = {"mujoco": version("mujoco"), "gymnasium": version("gymnasium")}
+    return {"algorithm": algorithm, "seed": seed, **noise, **versions}
 
 
 def save(folder: Path, learner: "Learner", ladders: Sequence[Ladder]) -> None:
@@ -350,14 +360,15 @@ def pick_one(
     again([(expert_ladder, expert), (medium_ladder, medium)], 3000)
     way = [r for r in medium_ladder.rungs if r.step < medium.step]
     size = sum(v.nbytes for v in medium.arrays.values())
-    rungs = [*evenly(way, SHIPPED_FILE // size - 2), medium, expert]
+    algorithm = str(medium_ladder.about["algorithm"])
+    rungs = [*evenly(way, SHIPPED_FILE[algorithm] // size - 2), medium, expert]
     about = {
         **medium_ladder.about,
         "medium": len(rungs) - 2,
         "expert": len(rungs) - 1,
         "expert_seed": expert_ladder.about["seed"],
     }
-    path = options.out / f"{name}.safetensors"
+    path = options.out / f"{name}{'-td3' if algorithm == 'td3' else ''}.safetensors"
     write_ladders(path, [Ladder(task.environment, medium_ladder.kind, rungs, about)])
 
     below = "" if task.score(expert.sampled) >= task.expert else f"; the expert is below {task.expert}"

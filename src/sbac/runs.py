@@ -98,7 +98,6 @@ class CommonFields:
     seed: int
     steps: list[int]
     """Gradient steps of every phase."""
-    start_from_clone: bool = False
 
 
 @dataclass(frozen=True)
@@ -284,11 +283,6 @@ def policy_setting(policy: Policy, grid: Iterable[str]) -> dict[str, Setting]:
     """The policy's values of the fields `grid`, of those that it has."""
     config: Settings = policy.config
     return {name: config[name] for name in grid if config.get(name) is not None}
-
-
-def offered(policies: Iterable[Policy]) -> list[Policy]:
-    """What there is to choose from."""
-    return list(policies)
 
 
 class Run:

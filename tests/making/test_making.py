@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sbac
-from sbac.data.loading import made_names
+from sbac.data.loading import stand_ins
 from sbac.environments.lanes import BODIES, BodyLanes, Lanes, Steps, acting, lane_seeds, open_lanes, uniform
 from sbac.environments.tasks import find_task
 from sbac.errors import UserError
@@ -18,6 +18,7 @@ from sbac.making import making
 from sbac.making.ladder import Ladder, Rung, ladder_hash, read_ladders, shipped, write_ladders
 from sbac.making.making import TierData, join, layout, made_identity, make_dataset, make_datasets, replay_stages
 from sbac.making.shards import Shard, by_lane, make_shard, roll
+from sbac.policy import FORMULAS
 
 SIZE = 4_000
 """Enough for two shards."""
@@ -186,7 +187,19 @@ def test_all_means_the_fifteen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     asked: list[str] = []
     monkeypatch.setattr(making, "played", lambda names, *rest: asked.extend(names) or iter(()))
     make_datasets("all", out=tmp_path)
-    assert asked == made_names() and len(asked) == 15
+    assert asked == stand_ins() and len(asked) == 15
+
+
+def test_the_second_ladder_acts_with_noise_on_its_actions(tmp_path: Path) -> None:
+    """TD3's policy is deterministic: what its data's actions differ by from it is the noise it explored with."""
+    [path] = make_datasets("hopper-medium-td3-made", out=tmp_path, size=2_000, workers=1)
+    identity, ladder = made_identity(path), read_ladders(shipped("hopper-td3"))[0]
+    assert identity is not None and identity.ladder == ladder_hash(shipped("hopper-td3")) and identity.tier == "medium"
+    data = sbac.load(path)
+    assert data.task == "hopper-medium-td3-made" and np.abs(data.actions).max() <= 1
+    mode = FORMULAS[ladder.kind].mode(ladder.rungs[ladder.about["medium"]].policy(), data.observations)
+    inside = np.abs(mode) < 0.6  # no clip is felt
+    assert (data.actions - mode)[inside].std() == pytest.approx(0.1, rel=0.05)
 
 
 def test_what_cannot_be_made(tmp_path: Path) -> None:

@@ -467,6 +467,7 @@ def test_orders() -> None:
     assert sorted(["mine.npz", "pen-human-v1", "hopper-medium-v2"], key=data_order)[-1] == "mine.npz"
     assert short_name("halfcheetah-medium-replay-v2") == "HC-mr" and short_name("door-human-v1") == "door-human-v1"
     assert short_name("D4RL/door/human-v2") == "door-human-v2" and short_name("mujoco/hopper/medium-v0") == "Hop-m"
+    assert short_name("walker2d-medium-expert-td3-made") == "W-me-td3"
     assert short_name("a/b/mine.npz") == "a/b/mine.npz"
 
 

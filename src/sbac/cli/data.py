@@ -47,7 +47,12 @@ def add(commands: Commands) -> None:
     make = actions.add_parser(
         "make", help="make stand-ins for D4RL's MuJoCo data", epilog="example: sbac data make hopper-medium-made"
     )
-    make.add_argument("names", nargs="+", metavar="NAME", help="such as hopper-medium-made, or all")
+    make.add_argument(
+        "names",
+        nargs="+",
+        metavar="NAME",
+        help="such as hopper-medium-made, or all fifteen of them; hopper-medium-td3-made is of the second ladder",
+    )
     make.add_argument("--out", metavar="DIR", help="where to (default: the data folder)")
     make.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the episodes (default: 0)")
     make.set_defaults(run=_data_make)

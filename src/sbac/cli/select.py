@@ -101,7 +101,6 @@ def show(choice: "Choice", as_lines: bool = False) -> None:
 
 def _try(run: "Run", choice: "ChoiceRecord", tries: int, environment: str | None) -> int:
     from sbac.evaluation.evaluate_run import own_environment
-    from sbac.runs import offered
     from sbac.trust.choosing import label_of
     from sbac.trust.describe import trials_text
     from sbac.trust.trials import try_policies
@@ -111,6 +110,6 @@ def _try(run: "Run", choice: "ChoiceRecord", tries: int, environment: str | None
     if where is None:
         raise UserError(f"{run.folder}: no environment is known for it; name one with --env")
     ranked = [candidate.label for candidate in choice.candidates if candidate.value is not None]
-    policies = {label_of(policy): policy for policy in offered(run.policies)}
+    policies = {label_of(policy): policy for policy in run.policies}
     print(trials_text(try_policies(run.folder, policies, ranked, where, tries), ranked))
     return 0

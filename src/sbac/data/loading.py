@@ -18,7 +18,7 @@ from sbac.data.formats import format_of, suffixes
 from sbac.data.formats.log import Column, Log, decode, one_line, side_by_side
 from sbac.data.naming import ColumnMap, match
 from sbac.environments.opening import EnvSource, action_bounds
-from sbac.environments.tasks import EMBEDDED, TASKS, find_task, is_task, task_of_file
+from sbac.environments.tasks import EMBEDDED, TASKS, TD3_TIERS, find_task, is_task, task_of_file
 from sbac.errors import UserError, positive, unknown
 from sbac.files import in_home
 
@@ -197,9 +197,14 @@ def locate(source: str | Path) -> Located:
     raise unknown("dataset (and no such file)", name, [*EMBEDDED, *TASKS, *made_names()])
 
 
-def made_names() -> list[str]:
-    """The stand-ins that `sbac data make` makes."""
+def stand_ins() -> list[str]:
+    """Made data in place of D4RL's: hopper-medium-made."""
     return [name.replace("-v2", "-made") for name in TASKS if name.endswith("-v2")]
+
+
+def made_names() -> list[str]:
+    """What `sbac data make` makes: the stand-ins, then the logs of the second ladder, hopper-medium-td3-made."""
+    return stand_ins() + [name.replace("-v2", "-td3-made") for name in TASKS if name.endswith(TD3_TIERS)]
 
 
 def _locate_made(name: str) -> Located:

@@ -24,7 +24,7 @@ class Task:
     @property
     def base(self) -> str:
         """The name without its version: hopper-medium."""
-        return self.name.rsplit("-", 1)[0]
+        return self.name.rsplit("-", 1)[0].removesuffix("-td3")
 
     @property
     def suite(self) -> str:
@@ -91,14 +91,18 @@ TASKS: dict[str, Task] = {
     )
 }
 """In the order in which tables show them."""
+TD3_TIERS = ("-medium-v2", "-medium-replay-v2", "-medium-expert-v2")
+"""Those of the second ladder, by TD3, on which nothing is tuned: hopper-medium-td3-made."""
 EMBEDDED = {"hopper-demo": "hopper-medium-replay-v2"}
 """Datasets that come with the package, and the task whose environment and references they are scored with."""
 
 
 def _other_versions(task: Task) -> list[Task]:
     """The task by its other names: other versions of D4RL's data, and the stand-in that is made where there is one."""
-    human = task.name.endswith("-human-v1")
-    return [replace(task, name=f"{task.base}-{version}") for version in (("v0",) if human else ("v0", "v1", "made"))]
+    if task.name.endswith("-human-v1"):
+        return [replace(task, name=f"{task.base}-v0")]
+    versions = ["v0", "v1", "made"] + ["td3-made"] * any(tier in task.name for tier in TD3_TIERS)
+    return [replace(task, name=f"{task.base}-{version}") for version in versions]
 
 
 _BY_NAME: dict[str, Task] = {

@@ -139,5 +139,5 @@ SHORT = {
 def short_name(data: str) -> str:
     """As the paper labels its bars: HC-mr for halfcheetah-medium-replay-v2; Minari's names without their first part."""
     name = re.sub(r"^[^/]+/([^/]+)/([^/]+-v\d+)$", r"\1-\2", data)
-    match = re.fullmatch(r"(halfcheetah|hopper|walker2d)-(.+)-(v\d|made)", name)
-    return name if match is None else "-".join(SHORT.get(part, part) for part in match.groups()[:2])
+    match = re.fullmatch(r"(halfcheetah|hopper|walker2d)-(.+?)(?:-(td3))?-(?:v\d|made)", name)
+    return name if match is None else "-".join(SHORT.get(part, part) for part in match.groups() if part)

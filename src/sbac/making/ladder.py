@@ -41,9 +41,9 @@ class Ladder:
     about: dict[str, Any]
 
 
-def shipped(body: str) -> Path:
-    """The ladder that comes with the package for "halfcheetah", "hopper" or "walker2d"."""
-    return Path(__file__).parent / "ladders" / f"{body}.safetensors"
+def shipped(name: str) -> Path:
+    """The ladder that comes with the package: "hopper", or "hopper-td3", its second one."""
+    return Path(__file__).parent / "ladders" / f"{name}.safetensors"
 
 
 def ladder_hash(path: Path) -> str:

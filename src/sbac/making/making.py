@@ -1,4 +1,6 @@
-"""Making data by D4RL's recipe: the policies of a ladder, saved along a soft actor-critic's training, act again.
+"""Making data by D4RL's recipe: the policies of a ladder, saved along an online training, act again.
+
+The first ladder of a body is a soft actor-critic's; the second, `-td3`, is TD3's, which acts with noise on its actions.
 
 Tiers, as in D4RL: `random` are uniform actions; `medium` and `expert` are samples of one policy each; `medium-replay`
 are the data of training up to the medium policy; `medium-expert` is medium and expert joined.
@@ -18,7 +20,7 @@ import numpy as np
 
 from sbac import interrupts
 from sbac.data.dataset import Dataset
-from sbac.data.loading import data_folder, made_names
+from sbac.data.loading import data_folder, made_names, stand_ins
 from sbac.errors import UserError, positive, unknown
 from sbac.files import Arrays, write_atomic
 from sbac.making.ladder import Ladder, ladder_hash, read_ladders, shipped
@@ -53,14 +55,14 @@ class Identity:
 class TierData:
     """Data of one tier; a dataset is one of them, or two joined."""
 
-    body: str
+    ladder: str
     tier: str
     size: int
     seed: int
 
     def shards(self) -> list[Shard]:
         """The work, cut into pieces that do not depend on the number of workers."""
-        path = shipped(self.body)
+        path = shipped(self.ladder)
         ladder = read_ladders(path)[0]
         replay = self.tier == "medium-replay"
         count, lanes = (REPLAY_SHARDS, REPLAY_LANES // REPLAY_SHARDS) if replay else layout(self.size)
@@ -93,32 +95,33 @@ def replay_stages(ladder: Ladder, rounds: int) -> list[tuple[int | None, int]]:
 
 
 def parse(name: str) -> tuple[str, str]:
-    """The body and the tier of a made dataset's name."""
+    """The ladder and the tier of a made dataset's name: hopper and medium, or hopper-td3 and medium."""
     if name not in made_names():
         raise unknown("dataset that can be made", name, ["all", *made_names()])
-    match = re.fullmatch(r"([a-z0-9]+)-(.+)-made", name)
+    match = re.fullmatch(r"([a-z0-9]+)-(.+?)(-td3)?-made", name)
     assert match is not None
-    return match[1], match[2]
+    return match[1] + (match[3] or ""), match[2]
 
 
 def parts_of(name: str, size: int | None, seed: int) -> list[TierData]:
     """The parts of a dataset: one, or two that are joined."""
-    body, tier = parse(name)
-    if not shipped(body).is_file():
+    ladder, tier = parse(name)
+    if not shipped(ladder).is_file():
         raise UserError(f"{name}: this installation lacks its ladder of policies; reinstall the package")
     if size is not None and size < 1:
         raise UserError(f"size {size}: expected at least 1 transition")
     if tier == "medium-expert":
         half = SIZE if size is None else math.ceil(size / 2)
-        return [TierData(body, "medium", half, seed), TierData(body, "expert", half, seed)]
-    return [TierData(body, tier, size or (REPLAY_SIZES[body] if tier == "medium-replay" else SIZE), seed)]
+        return [TierData(ladder, "medium", half, seed), TierData(ladder, "expert", half, seed)]
+    whole = REPLAY_SIZES[ladder.removesuffix("-td3")] if tier == "medium-replay" else SIZE
+    return [TierData(ladder, tier, size or whole, seed)]
 
 
 def identity(name: str, size: int | None, seed: int) -> Identity:
     """The identity of the dataset that would be made."""
-    body, tier = parse(name)
+    ladder, tier = parse(name)
     total = sum(part.size for part in parts_of(name, size, seed))
-    return Identity(ladder_hash(shipped(body)), tier, total, seed, version("mujoco"))
+    return Identity(ladder_hash(shipped(ladder)), tier, total, seed, version("mujoco"))
 
 
 def made_identity(path: str | Path) -> Identity | None:
@@ -147,7 +150,7 @@ def make_datasets(
     progress: bool | None = None,
     size: int | None = None,
 ) -> list[Path]:
-    """Makes datasets, or "all" fifteen, as npz files in `out` (default: the data folder) and returns their paths.
+    """Makes datasets, or "all" fifteen stand-ins, as npz files in `out` (default: the data folder); gives their paths.
 
     The rows depend on the name, the seed and the size, and not on the number of workers (default: one per core). An
     existing file with the same identity is left as it is. `progress` None shows a bar on a terminal.
@@ -155,7 +158,7 @@ def make_datasets(
     if seed < 0:
         raise UserError(f"seed {seed}: expected at least 0")
     listed = [names] if isinstance(names, str) else list(names)
-    wanted = made_names() if "all" in listed else listed
+    wanted = stand_ins() if "all" in listed else listed
     folder = data_folder() if out is None else Path(out)
     identities = {name: identity(name, size, seed) for name in wanted}
     try:

@@ -78,8 +78,9 @@ def make_shard(shard: Shard, tick: Callable[[int], None] = lambda done: None) ->
     ladder = read_ladders(shard.ladder)[0]
     rng = np.random.default_rng(shard.seed)
     lanes = open_lanes(ladder.environment, shard.lanes, shard.seed)
+    noise = float(ladder.about.get("exploration", 0.0))
     acts = [
-        uniform(lanes.actions, rng) if rung is None else acting(ladder.kind, ladder.rungs[rung].policy(), rng)
+        uniform(lanes.actions, rng) if rung is None else acting(ladder.kind, ladder.rungs[rung].policy(), rng, noise)
         for rung, _ in shard.stages
     ]
     return roll(lanes, [(act, rounds) for act, (_, rounds) in zip(acts, shard.stages, strict=True)], shard.whole, tick)

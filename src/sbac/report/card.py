@@ -16,7 +16,7 @@ from sbac.nn import GaussianPolicy
 from sbac.report.charts import Chart
 from sbac.report.drawing import COLOURS, GREY, new_figure, svg_element, svg_text
 from sbac.report.page import Head, PageCell, PagePart, PageTable, Row, Section, render, text_rows
-from sbac.runs import Run, offered, policy_record
+from sbac.runs import Run, policy_record
 from sbac.text import setting_text
 from sbac.trust.behaviour import behaviour_at, clone, compared_rows, departures
 from sbac.trust.choosing import CandidateRecord, ChoiceRecord
@@ -45,7 +45,7 @@ class Departure:
 def build_card(run: Run, log: JudgedLog, choice: ChoiceRecord, label: str | None = None) -> str:
     """The page. `label`: another policy than the one that was chosen."""
     chosen = label or choice.label
-    policy = next(policy for policy in offered(run.policies) if policy_record(policy).label == chosen)
+    policy = next(policy for policy in run.policies if policy_record(policy).label == chosen)
     about = next(row for row in choice.candidates if row.label == chosen)
     model = clone(log, (64, 64), 0)
     rows = compared_rows(log)
@@ -69,8 +69,6 @@ def build_card(run: Run, log: JudgedLog, choice: ChoiceRecord, label: str | None
 
 def true_returns(run: Run, about: CandidateRecord) -> list[float] | None:
     """The discounted returns of the policy's last evaluation, where it was evaluated."""
-    if about.label not in run.record.labels:
-        return None  # a dial at another alpha: no such policy was evaluated
     rows = [
         row.episodes.discounted_returns
         for row in run.evaluation_rows

@@ -34,7 +34,7 @@ def curve_line(name: str, s: Series, colour: str) -> Line:
     """The mean over seeds, with one standard deviation between them. Where a policy starts as the clone, so does it."""
     curve = s.curve()
     clones = [trial.clone for trial in s.trials if trial.clone is not None]
-    if s.record.config.get("start_from_clone") and s.clone_scores is not None and clones[0][0] < curve[0][0]:
+    if s.record.config.get("objective") == "scale-free" and s.clone_scores is not None and clones[0][0] < curve[0][0]:
         curve = [(clones[0][0], s.clone_scores), *curve]
     mean = np.array([values.mean() for _, values in curve])
     spread = np.array([values.std(ddof=1) if len(values) > 1 else 0.0 for _, values in curve])

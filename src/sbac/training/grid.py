@@ -93,7 +93,7 @@ def _published(algorithm: Algorithm, task: str) -> Mapping[str, Any]:
     """What was published for a task, in whichever version its data come: hopper-medium-v0, -v2 or -made."""
 
     def kind(name: str) -> str:
-        return name.rpartition("-")[0]
+        return name.rpartition("-")[0].removesuffix("-td3")
 
     published = [settings for name, settings in algorithm.task_settings.items() if kind(name) == kind(task)]
     return published[0] if published else {}

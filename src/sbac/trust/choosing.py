@@ -16,7 +16,7 @@ from sbac.data import Dataset, load
 from sbac.errors import UserError, not_negative
 from sbac.policy import Policy
 from sbac.records import Setting, Settings, as_json, parse
-from sbac.runs import Run, RunRecord, offered, policy_record, policy_setting
+from sbac.runs import Run, RunRecord, policy_record, policy_setting
 from sbac.trust.estimates import Estimate, judge
 from sbac.trust.estimators import BESIDE
 from sbac.trust.evidence import Effort, Facts, OnProgress, Question, find_effort
@@ -175,7 +175,7 @@ def select(
     candidates = judged_candidates(run, log, spent, seed, beside, progress)
     verdict = decide(candidates, preset_setting(run.record))
     candidates.sort(key=lambda row: (row.label != verdict.label, row.set_aside, -row.promise))
-    best = next(policy for policy in offered(run.policies) if label_of(policy) == verdict.label)
+    best = next(policy for policy in run.policies if label_of(policy) == verdict.label)
     mean, (label, decided, reason) = float(log.returns.mean()), verdict
     return Choice(best, ChoiceRecord(CHOICE_FORMAT, label, decided, reason, mean, log.discount, candidates))
 
@@ -190,7 +190,7 @@ def judged_candidates(
 ) -> list[CandidateRecord]:
     """All policies of the run with their estimates; one that has diverged has none."""
     check_sizes(log, run.policies[0])
-    policies = offered(run.policies)
+    policies = list(run.policies)
     whole = [policy for policy in policies if policy.is_finite]
     estimates = judge(Question(log, whole, effort, seed, progress), beside, learned=True) if whole else []
     by_label = dict(zip(map(label_of, whole), estimates, strict=True))
