@@ -81,7 +81,7 @@ def test_a_policy_acts_with_numpy_and_safetensors_alone(light: str, tmp_path: Pa
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: " ".join(words[:3]))
 def test_commands_that_need_more_say_so_in_one_line(command: list[str], light: str, tmp_path: Path) -> None:
     make_policy("deterministic").save(tmp_path / "POLICY")
-    done = run([light, "-m", "sbac.cli", *command], tmp_path)
+    done = run([light, "-m", "sbac", *command], tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
     assert "needs the package" in done.stderr or "No module named" in done.stderr

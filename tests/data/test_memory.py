@@ -78,7 +78,7 @@ def test_the_memory_of_a_command(command, most, tmp_path):
         words = ["data", "info", file]
         if command == "train":
             words = ["train", file, "--steps", "20", "--no-evaluate", "--out", str(tmp_path / name)]
-        process = subprocess.Popen([sys.executable, "-m", "sbac.cli", *words], stdout=subprocess.DEVNULL)
+        process = subprocess.Popen([sys.executable, "-m", "sbac", *words], stdout=subprocess.DEVNULL)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = status
         assert status == 0

@@ -244,7 +244,7 @@ def test_the_precision_of_a_launch_reaches_its_networks() -> None:
 @pytest.mark.parametrize(
     ("name", "field", "word", "nearest"),
     [
-        ("sbac", "support", "pretanh", "pre-tanh"),
+        ("sbac", "objective", "scalefree", "scale-free"),
         ("brac-plus", "behaviour", "vea", "vae"),
         ("bc", "precision", "f32", ""),
     ],

@@ -2,11 +2,14 @@
 
 import re
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sbac.errors import UserError, name_of, unknown
+
+Value = TypeVar("Value", float, NDArray[np.float64])
 
 
 @dataclass(frozen=True)
@@ -51,15 +54,15 @@ class Task:
             d4rl = f"{environment}_{tier.replace('-', '_')}-{version}"
         return tuple(f"{stem}.hdf5" for stem in dict.fromkeys((d4rl, self.name)))
 
-    def score(self, value: float) -> float:
-        """The normalised score of a return."""
-        return float(normalised_score(self, value))
+    def score(self, value: Value) -> Value:
+        """The normalised score of a return, or of several."""
+        return 100.0 * (value - self.reference_min) / (self.reference_max - self.reference_min)
 
 
 def normalised_score(task: str | Task, returns: ArrayLike) -> NDArray[np.float64]:
     """The normalised scores of some returns."""
     at = find_task(task) if isinstance(task, str) else task
-    return 100.0 * (np.asarray(returns, np.float64) - at.reference_min) / (at.reference_max - at.reference_min)
+    return at.score(np.asarray(returns, np.float64))
 
 
 # Gymnasium id, numbers of an observation and of an action, horizon, returns at the scores 0 and 100

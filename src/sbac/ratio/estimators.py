@@ -66,7 +66,7 @@ def init(
 
 
 def update(
-    config: RatioConfig, state: State, batch: RatioBatch, target_rate: float = TARGET_RATE
+    config: RatioConfig, state: State, batch: RatioBatch, target_rate: float | Float[Array, ""] = TARGET_RATE
 ) -> tuple[State, Metrics]:
     """One gradient step and one step of the Polyak copy."""
     name = method(config)
