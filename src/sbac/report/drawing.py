@@ -15,6 +15,7 @@ import matplotlib
 import matplotlib.figure
 import numpy as np
 from markupsafe import Markup
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from sbac.files import write_atomic
 
@@ -101,6 +102,9 @@ def line_chart(lines: tuple[Line, ...], rules: tuple[tuple[str, float], ...], x_
     figure, (ax,) = new_figure(1, 1, 4.0, 2.3)
     ax.tick_params(labelsize="small")
     draw_lines(ax, lines, rules)
+    if max(max(line.x) for line in lines) >= 10_000:  # 50k, 1M: whole numbers would run into each other
+        ax.xaxis.set_major_locator(MaxNLocator(5))
+        ax.xaxis.set_major_formatter(EngFormatter(sep=""))
     ax.set_xlabel(x_label, fontsize="small", loc="right")
     return svg_element(svg_text(figure))
 

@@ -232,7 +232,7 @@ def every_setting(series: Sequence[Series]) -> list[PagePart]:
             "training where the final ones have not been played. Worst episode: of all seeds."
         )
         name = f"Every setting ({length})"
-        parts.append(PagePart(table=_table(heads, rows), notes=[caption], summary=name, unfolded=True))
+        parts.append(PagePart(table=_table(heads, rows), notes=[caption], summary=name, unfolded=len(rows) <= 30))
     return parts or [PagePart(notes=["Nothing was played: see above what can be said without an environment."])]
 
 

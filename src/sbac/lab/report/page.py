@@ -58,7 +58,7 @@ def build_page(
     """The page of some records; the one setting of a method comes from the trainings it was developed on, if given."""
     collected = collect(records, developed_on)
     series = sorted(collected, key=lambda s: (data_order(s.data), method_order(s.method), s.length, s.setting_order))
-    tables = score_tables(series)
+    tables = sorted(score_tables(series), key=lambda table: -len(table.methods))  # the fullest opens first
     groups = _groups(series, tables)
     sections = [
         outcome_section([s for s in series if not isinstance(s.record, CellRecord)]),
