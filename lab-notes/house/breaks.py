@@ -65,12 +65,7 @@ BREAKS: dict[int, tuple[str, str, str, str]] = {  # file, code, broken code, tes
         "tests/test_files.py",
     ),
     11: ("records.py", "if kind is Any or kind is object:", "if True:", "tests/test_records.py"),
-    12: (
-        "data/ends.py",
-        "return columns if limits is None else columns | {",
-        'return columns if limits is None else columns | {"terminals": limits | ended,',
-        "tests/data",
-    ),
+    12: ("data/ends.py", '{"timeouts": limits}', '{"terminals": limits | ended}', "tests/data"),
     13: ("data/dataset.py", "inside = (actions >= low).all()", "inside = True or (actions >= low).all()", "tests/data"),
     14: (
         "environments/tasks.py",
