@@ -41,15 +41,14 @@ def test_it_does_the_mean_of_what_they_do(kind: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(again(OBSERVATIONS), together(OBSERVATIONS))
 
 
-def test_its_action_is_within_the_bounds_where_all_members_are_at_one() -> None:
-    policies = members("deterministic")
-    for policy in policies:
-        for bound in ("low", "high"):
-            policy.arrays[f"scale/action_{bound}"] *= np.float32(0.1)  # three times 0.1, by three, rounds up
-    together = sbac.committee(policies)
-    actions = together(OBSERVATIONS * 1e4)
-    low, high = together.arrays["scale/action_low"], together.arrays["scale/action_high"]
-    assert (actions >= low).all() and (actions <= high).all() and (actions == high).any()
+def test_its_action_is_within_the_bounds_where_the_mean_rounds_beyond() -> None:
+    high = np.array([0.1, 0.7, 1.3], np.float32)
+    policy = damaged(
+        damaged(make_policy("deterministic"), "scale/action_high", lambda x: high), "scale/action_low", lambda x: -high
+    )
+    assert (sum([high] * 11) / 11 > high).any()
+    actions = sbac.committee([policy] * 11)(OBSERVATIONS * 1e4)
+    assert (np.abs(actions) <= high).all() and (actions == high).any()
 
 
 @pytest.mark.parametrize("kind", ["deterministic", "best-of-gaussian"])
