@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sbac.evaluation.rollout import evaluate as evaluate
     from sbac.exporting import export as export
     from sbac.policy import Policy as Policy
+    from sbac.policy.committee import committee as committee
     from sbac.ratio import visitation_ratio as visitation_ratio
     from sbac.report.curves import plot as plot
     from sbac.runs import Run as Run
@@ -36,6 +37,7 @@ _HOMES = {
     "evaluate": "sbac.evaluation.rollout",
     "export": "sbac.exporting",
     "Policy": "sbac.policy",
+    "committee": "sbac.policy.committee",
     "visitation_ratio": "sbac.ratio",
     "train_online": "sbac.training.online.train",
     "plot": "sbac.report.curves",

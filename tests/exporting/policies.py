@@ -3,6 +3,8 @@
 import numpy as np
 
 from sbac.policy import Floats, Policy
+from sbac.policy.committee import committee
+from sbac.policy.formulas import COMMITTEE_OF
 
 CONFIG = {"algorithm": "bc", "seed": 0, "label": "seed=0", "grid": []}
 COMPONENTS, CANDIDATES = 4, 10
@@ -26,6 +28,13 @@ def make_policy(
     seed: int = 0,
 ) -> Policy:
     """With odd scales: means far from 0, bounds that are not symmetric."""
+    if kind.startswith(COMMITTEE_OF):
+        single = kind.removeprefix(COMMITTEE_OF)
+        members = [make_policy(single, observations, actions, hidden, normalise, 2 * seed + i) for i in range(2)]
+        for name in ("mean", "std"):  # each learned from another part of one log
+            first, second = (member.arrays[f"scale/observation_{name}"] for member in members)
+            second[:] = 1.1 * first
+        return committee(members)
     rng = np.random.default_rng(seed)
     arrays: dict[str, Floats] = {
         "scale/observation_mean": rng.normal(size=observations) * 3,

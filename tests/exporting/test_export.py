@@ -18,13 +18,16 @@ from sbac.algorithms.base import Algorithm, Spec
 from sbac.config import changed, fields_of
 from sbac.errors import UserError
 from sbac.exporting import export_policy as exporting
-from sbac.policy import FORMULAS, Floats, Policy
-from sbac.policy.formulas import act
+from sbac.policy import Floats, Policy
+from sbac.policy.formulas import COMMITTEE_OF, SINGLE, act
 from tests.algorithms import harness
 from tests.exporting.policies import make_policy
 
 SIZES = {"": {}, "one action": {"actions": 1}, "normalised": {"normalise": True}, "one layer": {"hidden": (16,)}}
 FORMS = [*(("onnx", size) for size in SIZES), ("stablehlo", ""), ("jax", "normalised")]
+COMMITTEES = [COMMITTEE_OF + kind for kind in ("tanh-gaussian", "tanh-mixture-per-dim", "best-of-vae")]
+CASES = [(kind, *form) for kind in SINGLE for form in FORMS]
+CASES += [(kind, form, "") for kind in COMMITTEES for form in ("onnx", "stablehlo", "jax")]
 
 
 def agreement(policy: Policy, format: str) -> exporting.Agreement:
@@ -39,8 +42,7 @@ def assert_equal(found: exporting.Agreement) -> None:
     assert (found.distances > exporting.TOLERANCE).mean() < 0.01
 
 
-@pytest.mark.parametrize(("form", "size"), FORMS)
-@pytest.mark.parametrize("kind", FORMULAS)
+@pytest.mark.parametrize(("kind", "form", "size"), CASES)
 def test_every_form_of_a_formula_equals_numpy(kind: str, form: str, size: str) -> None:
     policy = make_policy(kind, **SIZES[size])
     if form == "jax":

@@ -74,6 +74,8 @@ class Lowered(Protocol):
 
     def compile(self) -> jax.stages.Compiled: ...
 
+    def as_text(self) -> str: ...
+
 
 @runtime_checkable
 class Jitted(Protocol[Arguments, Result]):

@@ -97,6 +97,10 @@ class Formula:
     rows_at_once = sys.maxsize
     """Of a batch in numpy; a bound for kinds that take much memory for a row."""
 
+    def act(self, arrays: Arrays, observations: Numbers) -> Numbers:
+        """The one action for each of the observations (n, obs), in any namespace; both in the environment's units."""
+        return within_bounds(arrays, self.mode(arrays, standardised(arrays, observations)))
+
     def mode(self, arrays: Arrays, s: Numbers) -> Numbers:
         """The one action at each of the states (n, obs), in any namespace."""
         raise NotImplementedError
@@ -280,7 +284,28 @@ class BestOfVAE(BestOf):
         return s.__array_namespace__().tanh(out).reshape(-1, len(arrays[self.noise]), outputs(arrays, name))
 
 
-FORMULAS: dict[str, Formula] = {
+class Committee(Formula):
+    """The mean action of several policies of one kind. The arrays of each stand under `member/0/`, `member/1/`, ..."""
+
+    def __init__(self, member: Formula) -> None:
+        self.member, self.rows_at_once = member, member.rows_at_once
+
+    def act(self, arrays: Arrays, observations: Numbers) -> Numbers:
+        actions = self.actions(arrays, observations)
+        return clipped(arrays, sum(actions) / len(actions))  # the mean may round to beyond a bound
+
+    def actions(self, arrays: Arrays, observations: Numbers) -> list[Numbers]:
+        """What each member does, by the scaling and the bounds of its own."""
+        return [self.member.act(member, observations) for member in members(arrays)]
+
+
+def members(arrays: Arrays) -> list[Arrays]:
+    """The arrays of each member of a committee."""
+    starts = dict.fromkeys(f"member/{name.split('/')[1]}/" for name in arrays if name.startswith("member/"))
+    return [{name.removeprefix(start): x for name, x in arrays.items() if name.startswith(start)} for start in starts]
+
+
+SINGLE: dict[str, Formula] = {
     "deterministic": Deterministic(),
     "tanh-gaussian": TanhGaussian(),
     "gaussian": PlainGaussian(),
@@ -289,6 +314,8 @@ FORMULAS: dict[str, Formula] = {
     "best-of-gaussian": BestOfGaussian(),
     "best-of-vae": BestOfVAE(),
 }
+COMMITTEE_OF = "committee-of-"
+FORMULAS = SINGLE | {COMMITTEE_OF + kind: Committee(formula) for kind, formula in SINGLE.items()}
 
 
 # --- Between the environment's units and the networks' ------------------------------------------------------------
@@ -301,10 +328,15 @@ def standardised(arrays: Arrays, observations: Numbers) -> Numbers:
 def within_bounds(arrays: Arrays, a: Numbers) -> Numbers:
     """Actions of [-1, 1] in the environment's units."""
     low, high = arrays["scale/action_low"], arrays["scale/action_high"]
-    xp = a.__array_namespace__()
-    return xp.minimum(xp.maximum(a * (0.5 * (high - low)) + 0.5 * (high + low), low), high)
+    return clipped(arrays, a * (0.5 * (high - low)) + 0.5 * (high + low))
+
+
+def clipped(arrays: Arrays, actions: Numbers) -> Numbers:
+    """Actions in the environment's units, cut at the bounds."""
+    xp = actions.__array_namespace__()
+    return xp.minimum(xp.maximum(actions, arrays["scale/action_low"]), arrays["scale/action_high"])
 
 
 def act(kind: str, arrays: Arrays, observations: Numbers) -> Numbers:
     """The whole policy in any namespace, in the environment's units: observations (n, obs) to actions (n, act)."""
-    return within_bounds(arrays, FORMULAS[kind].mode(arrays, standardised(arrays, observations)))
+    return FORMULAS[kind].act(arrays, observations)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from sbac.errors import UserError, check_named, name_of, not_negative, path_of
 from sbac.files import read_safetensors, write_safetensors
-from sbac.policy.formulas import FORMULAS, Floats, standardised, within_bounds
+from sbac.policy.formulas import FORMULAS, Committee, Floats, standardised, within_bounds
 from sbac.records import parse
 
 FORMAT = 1
@@ -74,45 +74,63 @@ class Policy:
 
         An observation that is not finite is refused: its action would mean nothing.
         """
-        return self._apply(_finite(observations), lambda s: self._formula.mode(self.arrays, s))
+        return self._apply(_finite(observations), lambda x: self._formula.act(self.arrays, x))
 
     def unchecked(self, observations: ArrayLike) -> Floats:
         """As a call, but an observation that is not finite passes, and its action is not finite or arbitrary."""
         with np.errstate(invalid="ignore", over="ignore"):
-            return self._apply(observations, lambda s: self._formula.mode(self.arrays, s))
+            return self._apply(observations, lambda x: self._formula.act(self.arrays, x))
 
     def sample(self, observations: ArrayLike, seed: int | np.random.Generator = 0) -> Floats:
         """Actions drawn from the policy."""
         if not isinstance(seed, np.random.Generator):
             not_negative("seed", seed)
+        if isinstance(self._formula, Committee):
+            raise UserError("a committee gives the mean action of its members and has nothing to sample from")
         rng = np.random.default_rng(seed)
-        return self._apply(_finite(observations), lambda s: self._formula.sample(self.arrays, s, rng))
+
+        def draw(x: Floats) -> Floats:
+            return within_bounds(self.arrays, self._formula.sample(self.arrays, standardised(self.arrays, x), rng))
+
+        return self._apply(_finite(observations), draw)
+
+    def disagreement(self, observations: ArrayLike) -> Floats:
+        """How far the members of a committee are apart at each observation: the deviation of their actions around the
+        mean, as a share of the range of actions, root mean square over the actions' dimensions."""
+        formula, range_of_actions = self._formula, self.arrays["scale/action_high"] - self.arrays["scale/action_low"]
+        if not isinstance(formula, Committee):
+            raise UserError(f"a policy of kind {self.kind!r} has no members that could disagree; see sbac.committee")
+
+        def deviation(x: Floats) -> Floats:
+            return np.sqrt((np.stack(formula.actions(self.arrays, x)) / range_of_actions).var(0).mean(-1))
+
+        return self._apply(_finite(observations), deviation)
 
     def log_prob(self, observations: ArrayLike, actions: ArrayLike) -> Floats:
         """Log density of actions (in the environment's units), where the method has a density."""
         if not self._formula.has_density:
             raise UserError(f"a policy of kind {self.kind!r} has no density")
         given = as_floats("actions", actions)
-        s = self._standardised(_finite(observations))
+        s = standardised(self.arrays, self._sized(_finite(observations)))
         if given.shape[-1:] != (self.action_size,):
             raise UserError(f"actions of shape {given.shape}: expected {self.action_size} numbers in the last axis")
         low, high = self.arrays["scale/action_low"], self.arrays["scale/action_high"]
         half = 0.5 * (high - low)
         return self._formula.log_prob(self.arrays, s, (given - 0.5 * (high + low)) / half) - np.log(half).sum()
 
-    def _standardised(self, observations: ArrayLike) -> Floats:
-        s = as_floats("observations", observations)
-        size = self.observation_size
-        if s.ndim not in (1, 2) or s.shape[-1] != size:
-            raise UserError(f"observations of shape {s.shape}: expected (n, {size}) or ({size},)")
-        return standardised(self.arrays, s)
+    def _sized(self, observations: ArrayLike) -> Floats:
+        given, size = as_floats("observations", observations), self.observation_size
+        if given.ndim not in (1, 2) or given.shape[-1] != size:
+            raise UserError(f"observations of shape {given.shape}: expected (n, {size}) or ({size},)")
+        return given
 
-    def _apply(self, observations: ArrayLike, act: Callable[[Floats], Floats]) -> Floats:
-        s = self._standardised(observations)
-        rows, together = np.atleast_2d(s), self._formula.rows_at_once
-        blocks = [act(rows[i : i + together]) for i in range(0, max(len(rows), 1), together)]
-        a = within_bounds(self.arrays, blocks[0] if len(blocks) == 1 else np.concatenate(blocks))
-        return a if s.ndim == 2 else a[0]
+    def _apply(self, observations: ArrayLike, function: Callable[[Floats], Floats]) -> Floats:
+        """A function of rows, at all rows, some at a time."""
+        given = self._sized(observations)
+        rows, together = np.atleast_2d(given), self._formula.rows_at_once
+        blocks = [function(rows[i : i + together]) for i in range(0, max(len(rows), 1), together)]
+        values = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+        return values if given.ndim == 2 else values[0]
 
     def save(self, path: str | Path) -> None:
         """Writes the policy; the file holds no time, path or host, so equal policies are equal files."""
@@ -137,8 +155,9 @@ class Policy:
             raise UserError(f"{path}: a policy without its {sorted(missing)[0]}")
         try:
             policy = Policy(about.kind, arrays, about.config)
-            if not (policy.arrays["scale/observation_std"] > 0).all():
-                raise ValueError("scale/observation_std has numbers that are not above 0")
+            for name, array in policy.arrays.items():
+                if name.endswith("scale/observation_std") and not (array > 0).all():
+                    raise ValueError(f"{name} has numbers that are not above 0")
             shape = policy(np.zeros((1, len(policy.arrays["scale/observation_mean"])), np.float32)).shape
             for bound in ("low", "high"):
                 if shape != (1, *policy.arrays[f"scale/action_{bound}"].shape):

@@ -128,6 +128,10 @@ class Checkpoint:
     def _arrays(self) -> Arrays:
         return files.load_arrays(self.path)[0]
 
+    def arrays(self, phase: str) -> Arrays:
+        """A phase's state as it lies in the file."""
+        return _of_phase(self._arrays, phase)
+
     def read(self, phase: str, shape: Tree) -> Tree:
         """A phase's state; `shape` is that of the group's own runs."""
         with remedy(START_AGAIN):

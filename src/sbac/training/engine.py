@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from sbac.algorithms.base import Actor, Algorithm, AnyPhase, Batch, Metrics, Spec, Step
-from sbac.config import fields_of, values_of
+from sbac.config import Value, fields_of, values_of
 from sbac.nn import Tree, precision, take
 from sbac.nn.typed import Jitted, jit, loop, scan, shapes, strongly_typed
 from sbac.training.devices import Device, Devices, local_devices
@@ -111,13 +111,16 @@ class Program:
 
     def init(self, phase: int, finals: Mapping[str, Tree]) -> Tree:
         """The first state of every run of the phase."""
+        return self._first(phase)(*self.inputs(phase, finals))
+
+    def _first(self, phase: int) -> Jitted[..., Tree]:
         init = self.algorithm.phases[phase].init
 
         def one(config: Tree, seed: Array, dataset: Array, past: Tree) -> Tree:
             spec = self.spec._replace(states=self.spec.states[dataset])
             return strongly_typed(init(config, spec, past, run_keys(seed, phase)[0]))
 
-        return jit(self._devices.each(jax.vmap(one), spread=[True] * 4))(*self.inputs(phase, finals))
+        return jit(self._devices.each(jax.vmap(one), spread=[True] * 4))
 
     def shape(self, phase: int, finals: Mapping[str, Tree]) -> Tree:
         """The state's structure, without computing it: what a checkpoint is read into."""
@@ -154,6 +157,24 @@ class Program:
         inputs = shapes(partial(self.inputs, phase), dict(finals))
         state, tables = self.shape(phase, finals), (self.table, self.validation)
         return self._chunks[phase].lower(*inputs, state, *tables, 0, block, block).compile()
+
+    def trained(self, phase: int) -> list[tuple[int, dict[str, Value]]]:
+        """The runs of a phase by what it depends on beside its program: their seeds, and the fields that it reads."""
+        runs = [(run.seed, values_of(run.config)) for run in self.members(phase)]
+        return [(seed, {name: values[name] for name in sorted(self._reads[phase])}) for seed, values in runs]
+
+    def text(self, phase: int, finals: Mapping[str, Tree]) -> list[str]:
+        """The phase's programs as text, not compiled (`finals` may be shapes)."""
+        inputs, state = shapes(partial(self.inputs, phase), dict(finals)), self.shape(phase, finals)
+        block = self.algorithm.phases[phase].period(self.runs[0].config)
+        conclusion, held_out = self._conclusions[phase], self.table if self.validation is None else self.validation
+        programs = [
+            self._first(phase).lower(*inputs),
+            self._chunks[phase].lower(*inputs, state, self.table, self.validation, 0, block, block),
+            self._actors[phase].lower(inputs.configs, inputs.past, state),
+            *([] if conclusion is None else [conclusion.lower(*inputs, state, held_out)]),
+        ]
+        return [program.as_text() for program in programs]
 
     def actors(self, phase: int, inputs: Inputs, state: Tree) -> Actor:
         """The policies of all runs, stacked."""

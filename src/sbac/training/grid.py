@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from sbac.algorithms.base import Algorithm
 from sbac.config import Config, Field, Options, Value, changed, fields_of, static_fields, values_of
-from sbac.errors import UserError, name_of, unknown
+from sbac.errors import UserError, check_named, listed, name_of, unknown
 from sbac.text import setting_label
 
 MOST_RUNS = 10_000
@@ -51,33 +51,39 @@ def members(
     seeds: int | Sequence[int],
     overrides: Mapping[str, Any],
     task: str | None = None,
+    settings: Iterable[Mapping[str, Any]] | None = None,
 ) -> list[Member]:
-    """Every run of the launch, in a fixed order: the grid's fields as given, seeds innermost."""
+    """Every run of the launch, in a fixed order: the settings, the grid's fields as given, seeds innermost.
+
+    `settings`: each is trained with all of `overrides`; one that lacks an option of another takes its usual value.
+    """
     if name_of("preset", preset) not in algorithm.presets:
         raise unknown(f"preset of {algorithm.name}", preset, algorithm.presets)
     fields = fields_of(algorithm.config)
     published: Mapping[str, Any] = _published(algorithm, task) if preset == "paper" and task is not None else {}
-    settings = {name: fields[name].convert(value) for name, value in {**algorithm.presets[preset], **published}.items()}
+    values = {name: fields[name].convert(value) for name, value in {**algorithm.presets[preset], **published}.items()}
     axes: dict[str, list[Value]] = {}
     for name, value in overrides.items():
         if name not in fields:
             raise unknown(f"option of {algorithm.name}", name, fields)
         if name == "steps":
-            settings["steps"] = _steps(value, len(algorithm.phases))
+            values["steps"] = _steps(value, len(algorithm.phases))
         elif fields[name].is_grid(value):
             axes[name] = [_converted(fields[name], item) for item in value]
             if not axes[name] or len(set(axes[name])) != len(axes[name]):
                 raise UserError(f"{name} {list(value)}: expected at least one value, and each of them once")
         else:
-            settings[name] = _converted(fields[name], value)
-    base = changed(algorithm.config(), settings)
-    if "alpha" in fields and "alpha" not in axes:
+            values[name] = _converted(fields[name], value)
+    base = changed(algorithm.config(), values)
+    together = _settings(algorithm, settings, base, overrides)
+    if "alpha" in fields and "alpha" not in axes and "alpha" not in together[0]:
         axes["alpha"] = [values_of(base)["alpha"]]
     wanted = _seeds(seeds)
-    count = len(wanted) * math.prod(map(len, axes.values()))
+    count = len(wanted) * len(together) * math.prod(map(len, axes.values()))
     if count > MOST_RUNS:
         raise UserError(f"seeds {_short(seeds)}: {count:,} runs in one launch; expected at most {MOST_RUNS:,}")
-    points = [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
+    products = [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
+    points = [setting | point for setting in together for point in products]
     return [Member(seed, changed(base, point), point) for point in points for seed in wanted]
 
 
@@ -87,6 +93,31 @@ def _converted(field: Field, value: Any) -> Value:
     if converted == ():
         raise UserError(f"{field.name} {value!r}: expected at least one of the {field.expected}")
     return converted
+
+
+def _settings(
+    algorithm: Algorithm, settings: Iterable[Mapping[str, Any]] | None, base: Config, overrides: Mapping[str, Any]
+) -> list[dict[str, Value]]:
+    """Each with a value for every option that one of them names; a single one that names none where none is given."""
+    if settings is None:
+        return [{}]
+    fields, usual = fields_of(algorithm.config), values_of(base)
+    given: list[dict[str, Value]] = []
+    for number, setting in enumerate(listed("settings", settings)):
+        check_named(f"settings[{number}]", setting)
+        for name in setting:
+            if name not in fields:
+                raise unknown(f"option of {algorithm.name}", name, fields)
+            if name in overrides or name == "steps":
+                raise UserError(
+                    f"settings[{number}]: {name} is one for all settings; expected it outside of them alone"
+                )
+        given.append({name: _converted(fields[name], value) for name, value in setting.items()})
+    names = dict.fromkeys(name for setting in given for name in setting)
+    whole = [{name: setting.get(name, usual[name]) for name in names} for setting in given]
+    if not whole or len({tuple(setting.values()) for setting in whole}) < len(whole):
+        raise UserError("settings: expected at least one, and each of them once")
+    return whole
 
 
 def _published(algorithm: Algorithm, task: str) -> Mapping[str, Any]:

@@ -50,6 +50,14 @@ class Launch:
         return snapshot_name(place.group, self.phase_number(place, where), place.phase, place.step)
 
 
+@dataclass(frozen=True)
+class Lead:
+    """The group that trains the first phases of another one as well: its state file, and how many phases."""
+
+    path: Path
+    phases: int
+
+
 @dataclass(frozen=True, eq=False)
 class Group:
     """The runs of a launch that share a program, perhaps with groups of other launches.
@@ -62,6 +70,9 @@ class Group:
     runs: Sequence[Member]
     checkpoint: Checkpoint
     evaluations: Evaluations | None
+    lead: Lead | None = None
+    followed: Sequence[frozenset[str]] = ()
+    """For each phase, the shared fields in which the groups that take it over differ from this one."""
 
     @property
     def warm_networks(self) -> WarmNetworks | None:
@@ -80,7 +91,7 @@ class Group:
 
 
 def take_up(launch: Launch, pool: Pool | None) -> tuple[list[Group], Evaluations | None]:
-    """The groups that are left to train, and the evaluations, of which those that were under way begin again.
+    """All groups, those that are done too, and the evaluations, of which those that were under way begin again.
 
     Rows beyond the checkpoints are cut. `pool` plays in environments that have a name.
     """
@@ -109,7 +120,7 @@ def take_up(launch: Launch, pool: Pool | None) -> tuple[list[Group], Evaluations
     ]
     if evaluations is not None:
         resubmit(launch, evaluations, reached_snapshots(left))
-    return [group for group in left if not group.is_done], evaluations
+    return left, evaluations
 
 
 def resubmit(launch: Launch, evaluations: Evaluations, reached: set[str]) -> None:

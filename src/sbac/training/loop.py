@@ -32,6 +32,7 @@ from sbac.training.engine import Inputs, Program
 from sbac.training.evaluations import note
 from sbac.training.health import Health, Moment, keep
 from sbac.training.launch import Group, Launch, take_up
+from sbac.training.sharing import taken_over, with_leaders
 from sbac.training.table import join
 from sbac.training.writer import Slot, Writer
 
@@ -56,12 +57,15 @@ def train_launches(
         if named:
             pool = stack.enter_context(Pool(workers, sum(len(request.runs) for request in named)))
         remaining = [take_up(launch, pool) for launch in launches]
+        groups = [group for of_launch, _ in remaining for group in of_launch]
+        if len(launches) == 1 and not all(group.is_done for group in groups):
+            groups = with_leaders(groups)
         evaluations = [entry for _, entry in remaining if entry is not None]
         for entry in evaluations:
             stack.callback(entry.close)
         with Progress(progress) as bar:
-            for groups in by_program([group for left, _ in remaining for group in left]):
-                Training(groups, checkpoint_seconds, bar).run()
+            for together in by_program([group for group in groups if not group.is_done]):
+                Training([taken_over(group) for group in together], checkpoint_seconds, bar).run()
             for entry in evaluations:
                 entry.collect(wait=True)
     return [Run.load(launch.folder) for launch in launches]

@@ -1,7 +1,7 @@
 """What is asked of a training. Bad input is refused when a request is built: one that exists can be trained."""
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -34,11 +34,13 @@ class Grid:
     """Of every phase, or of each; None: as the preset has it."""
     options: Mapping[str, object] = field(default_factory=dict[str, object])
     """Config fields of the method; a list of values is a grid."""
+    settings: Iterable[Mapping[str, object]] | None = None
+    """Values of some more fields, together: each is trained with all that `options` has."""
 
     def members(self, method: Algorithm, task: str | None = None) -> list[Member]:
         """Its runs with a method; `task` may have published settings."""
         steps = {} if self.steps is None else {"steps": self.steps}
-        runs = members(method, self.preset, self.seeds, {**self.options, **steps}, task)
+        runs = members(method, self.preset, self.seeds, {**self.options, **steps}, task, self.settings)
         for run in runs:
             if not is_label(run.label):
                 raise UserError(

@@ -1,6 +1,6 @@
 """`sbac.train`: from a log of decisions to policies, in one launch."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ def train(
     preset: str = "quick",
     out: str | Path | None = None,
     steps: int | Sequence[int] | None = None,
+    settings: Sequence[Mapping[str, Any]] | None = None,
     evaluate: bool = True,
     environment: EnvSource | None = None,
     episodes: int = 10,
@@ -47,6 +48,8 @@ def train(
     preset: the settings to start from; `quick` takes minutes on two cores.
     out: the run's folder; None writes nothing.
     steps: gradient steps, one number for every phase or one for each.
+    settings: a grid that is no product of lists. `[{"critic": "mu", "alpha": 1.0}, {"critic": "pi", "alpha": 0.25}]`
+        trains each of the two with every seed, and with every combination of the listed overrides.
     evaluate: whether policies play in an environment while training goes on, in worker processes.
     environment: where they play: a task's name, a Gymnasium id or a function; None: the environment of the data's task,
         if it has one.
@@ -64,6 +67,7 @@ def train(
     callbacks: objects that hear of metrics, evaluations and the end (`sbac.Callback`), such as loggers.
     command: the words after `sbac train`, which config.json keeps for `sbac train --resume` alone.
     overrides: fields of the method's config. A list is a grid: `alpha=[0.2, 2.0]` with `seeds=5` trains ten policies.
+        Names may be listed too: `critic=["mu", "pi"]`.
     """
     positive("workers", workers)
     _check_seconds(checkpoint_seconds)
@@ -74,7 +78,7 @@ def train(
             data=data,
             algorithm=algorithm,
             folder=Folder(path, resume, overwrite),
-            grid=Grid(seeds, preset, steps, overrides),
+            grid=Grid(seeds, preset, steps, overrides, settings),
             evaluating=Evaluating(evaluate, environment, episodes, evaluation_seed, evaluate_every, evaluate_at),
             warm_start=None if warm_start is None else WarmStart(str(path_of("warm_start", warm_start)), phases),
             command=command,

@@ -106,6 +106,8 @@ class Writer:
     def _places(self, phase: int, step: int) -> list[Place]:
         """The place of each distinct run; a setting is None where the phase does not read it."""
         read = self._slot.program.distinguishing(phase)
+        if phase < len(self._group.followed):
+            read -= self._group.followed[phase]
         return [
             Place(
                 algorithm=self._request.algorithm,
