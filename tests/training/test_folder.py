@@ -1,5 +1,6 @@
 """A run's folder: one process at a time, what is replaced is kept until the new run has begun, damage is named."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ from tests.training.test_request import TINY, make_log
 import sbac
 from sbac import files
 from sbac.errors import UserError
+from sbac.report.card import true_returns
 from sbac.runs import RunRecord, Watch
 from sbac.training.folder import Folder, open_folder
+from sbac.trust.choosing import DIVERGED, candidate_record
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +86,26 @@ def test_a_kill_while_a_run_is_set_aside_loses_nothing(
 
 def test_what_was_replaced_is_gone_in_the_end(finished: Path, tmp_path: Path) -> None:
     run = copied(finished, tmp_path / "run")
+    sbac.train(make_log(), "bc", out=run, overwrite=True, **TINY)
+    assert {path.name for path in run.iterdir()} == {path.name for path in finished.iterdir()}
+
+
+def test_an_evaluation_names_the_policy_that_played(tmp_path: Path) -> None:
+    """So that the card shows returns of the policy that lies there, and of no other."""
+    asked: dict[str, Any] = {**TINY, "evaluate": True}
+    run = sbac.train(make_log(), "bc", out=tmp_path / "run", environment="Pendulum-v1", episodes=1, workers=1, **asked)
+    (policy,) = run.policies
+    *before, last = [row.episodes.policy for row in run.evaluation_rows]
+    assert last == policy.hash and before and policy.hash not in before
+    judged = candidate_record("seed=0", 0, {}, DIVERGED, policy.hash)
+    assert true_returns(run, judged) == run.evaluation_rows[-1].episodes.discounted_returns
+    assert true_returns(run, replace(judged, policy="another")) is None
+
+
+def test_what_was_said_of_the_replaced_policies_goes_with_them(finished: Path, tmp_path: Path) -> None:
+    run = copied(finished, tmp_path / "run")
+    for name in ("selection.json", "trials.jsonl"):
+        (run / name).write_text("{}")
     sbac.train(make_log(), "bc", out=run, overwrite=True, **TINY)
     assert {path.name for path in run.iterdir()} == {path.name for path in finished.iterdir()}
 

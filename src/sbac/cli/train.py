@@ -141,7 +141,11 @@ def _train(args: argparse.Namespace) -> int:
     )
     _show(run, out)
     if args.select and isinstance(data, Dataset):
-        show(choose(run, data))
+        from sbac.trust.choosing import write_choice
+
+        choice = choose(run, data)
+        show(choice)
+        write_choice(Path(out), choice.record)
     return 0
 
 

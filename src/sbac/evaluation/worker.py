@@ -47,7 +47,7 @@ class EvaluationWorker:
             raise
         except Exception as error:  # most likely of the environment, which is the user's
             raise UserError(f"{name}: {type(error).__name__}: {error}") from error
-        return Message(dataclasses.asdict(result))
+        return Message({**dataclasses.asdict(result), "policy": policy.hash})
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ A policy is a formula (`kind`), the arrays it needs, and the scaling between the
 networks'. It loads without JAX, and its file is a safetensors archive, which cannot run code.
 """
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sbac.errors import UserError, check_named, name_of, not_negative, path_of
-from sbac.files import read_safetensors, write_safetensors
+from sbac.files import pack_arrays, read_safetensors, write_safetensors
 from sbac.policy.formulas import FORMULAS, Floats, standardised, within_bounds
 from sbac.records import parse
 
@@ -63,6 +64,11 @@ class Policy:
     @property
     def action_size(self) -> int:
         return len(self.arrays["scale/action_low"])
+
+    @property
+    def hash(self) -> str:
+        """Of its formula and arrays: what is said of a policy names it by this, since a label is used again."""
+        return hashlib.sha256(pack_arrays(self.arrays, {"kind": self.kind})).hexdigest()
 
     @property
     def is_finite(self) -> bool:

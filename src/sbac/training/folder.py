@@ -15,7 +15,16 @@ from sbac.errors import InUseError, UserError, path_of
 from sbac.records import Json, as_json
 from sbac.runs import Run, RunRecord, read_record
 
-CONTENTS = ("config.json", "checkpoint", "policies", "metrics.jsonl", "evaluations.jsonl")
+CONTENTS = (
+    "config.json",
+    "checkpoint",
+    "policies",
+    "metrics.jsonl",
+    "evaluations.jsonl",
+    "selection.json",
+    "trials.jsonl",
+)
+"""What belongs to a run, with what was said of its policies."""
 
 
 @dataclass(frozen=True)
