@@ -39,7 +39,7 @@ class EvaluationWorker:
         try:
             if name not in self._evaluators:
                 self._evaluators[name] = Evaluator(name)
-            policy = Policy.load(request.fields["policy"])
+            policy = Policy.load(request.fields["policy"], diverged=True)
             episodes, seed = request.fields["episodes"], request.fields["seed"]
             # A simulation that breaks down must not end the training whose policy it plays.
             result = self._evaluators[name](policy.unchecked, episodes, seed, policy.config.get("discount"))

@@ -123,6 +123,10 @@ def open_folder(folder: Folder, record: RunRecord) -> OpenFolder:
     """Locks the folder and makes it ready for this run, or refuses it."""
     if folder.path.exists() and not folder.path.is_dir():
         raise UserError(f"{folder.path}: a file; expected a folder for the run")
+    try:
+        files.check_json(as_json(record))  # it must be possible to read it again
+    except ValueError as error:
+        raise UserError(f"{folder.path}: cannot be written ({error})") from None
     opened = OpenFolder(folder.path)
     try:
         _occupy(opened, record, folder)
