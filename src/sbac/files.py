@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import json
 import math
@@ -12,7 +13,8 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
@@ -29,6 +31,9 @@ TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")
 """The names of files that are being written. A kill leaves them behind."""
 LONGEST_NAME = 255
 """Bytes of a file's name, on all usual file systems."""
+SCRATCH = "sbac-run-"
+YOUNG = 60.0
+"""Seconds in which a folder that nobody has locked may be one that is just being made."""
 NOT_NUMBERS = frozenset({str, dict, list})
 """The types of JSON's values that have parts or can be shown."""
 DEEPEST = 64
@@ -80,6 +85,28 @@ def cache_folder() -> Path:
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     print(f"note: no home folder that can be written; compiled programs are kept in {path} meanwhile", file=sys.stderr)
     return Path(path)
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Generator[Path, None, None]:
+    """A folder that is gone afterwards. What kills have left of such folders is removed first."""
+    for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
+        with contextlib.suppress(OSError), _locked(left):
+            if left.stat().st_uid == os.getuid() and time.time() - left.stat().st_mtime > YOUNG:
+                remove(left)
+    with tempfile.TemporaryDirectory(prefix=SCRATCH) as path, _locked(Path(path)):
+        yield Path(path)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Generator[None, None, None]:
+    """The folder while no other process has it; an OSError where one has."""
+    handle = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
 
 
 def check_output(path: Path) -> None:

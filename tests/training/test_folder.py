@@ -1,5 +1,6 @@
 """A run's folder: one process at a time, what is replaced is kept until the new run has begun, damage is named."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,44 @@ def test_a_kill_while_a_run_is_set_aside_loses_nothing(
     with pytest.raises(UserError):
         sbac.train(make_log(episode=1), "td3-bc", out=run, **TINY, **flags)
     assert contents(run) == contents(finished)
+
+
+@pytest.mark.parametrize("write", ["append_metrics", "write_state"])
+def test_a_full_disk_before_the_first_checkpoint_keeps_the_replaced_run(
+    write: str, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = copied(finished, tmp_path / "run")
+    (run / "metrics.jsonl").unlink()  # what the new run has and the old one has not must not stay
+    before = contents(run)
+
+    def full(*_: object) -> None:
+        raise UserError("cannot be written (No space left on device)")
+
+    monkeypatch.setattr(f"sbac.training.writer.{write}", full)
+    with pytest.raises(UserError, match="No space left"):
+        sbac.train(make_log(), "bc", out=run, overwrite=True, **TINY)
+    assert contents(run) == before
+    with pytest.raises(UserError, match="No space left"):
+        sbac.train(make_log(), "bc", out=tmp_path / "new", **TINY)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_scratch_folder_is_made_where_it_is_needed_and_swept_after_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    left, young, other = (tmp_path / name for name in ("sbac-run-left", "sbac-run-young", "another"))
+    for folder in (left, young, other):
+        folder.mkdir()
+    for folder in (left, other):
+        os.utime(folder, (0, 0))
+    with files.scratch_folder() as used:
+        os.utime(used, (0, 0))
+        with files.scratch_folder() as second:
+            assert set(tmp_path.iterdir()) == {young, other, used, second}
+    assert set(tmp_path.iterdir()) == {young, other}
+    monkeypatch.setattr(files, "scratch_folder", None)
+    sbac.train(make_log(), "bc", out=tmp_path / "run", **TINY)
 
 
 def test_what_was_replaced_is_gone_in_the_end(finished: Path, tmp_path: Path) -> None:

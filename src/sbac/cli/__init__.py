@@ -33,7 +33,7 @@ REQUIRED = frozenset(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; bad input ends with one line on stderr and exit code 2."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    args = argparse.Namespace(interrupted="", extra=[])
+    args = argparse.Namespace(kept=str, extra=[])
     try:
         parser = build_parser()
         for word in words:
@@ -68,9 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"error: {shown(str(error.filename or 'writing'))}: {error.strerror}", file=sys.stderr)
             return 2
         raise
-    except KeyboardInterrupt:
-        print("; ".join(filter(None, ["interrupted", args.interrupted])), file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as stopped:
+        ended = isinstance(stopped, interrupts.Terminated)
+        print("; ".join(filter(None, ["terminated" if ended else "interrupted", args.kept()])), file=sys.stderr)
+        return 143 if ended else 130
 
 
 def reader_has_left() -> bool:
