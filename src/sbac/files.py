@@ -176,7 +176,7 @@ def check_json(value: Any) -> None:
         texts = [entry for entry in level if isinstance(entry, str)]
         if UNSHOWABLE.search("".join(texts)):
             raise ValueError(f"{next(filter(UNSHOWABLE.search, texts))[:40]!r} has control characters")
-        inner = [
+        inner: list[Any] = [
             [*entry, *entry.values()] if isinstance(entry, dict) else entry
             for entry in level
             if isinstance(entry, dict | list)
