@@ -104,12 +104,14 @@ def test_what_cannot_be_is_refused_before_the_folder_is_made(
 def test_options_of_a_method_take_the_values_that_follow_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a dataset, the first value is not one."""
-    assert "alpha" in refused(capsys, "train", "--alpha", "0.5", "two", "--out", str(tmp_path / "run"))
-    assert "'nope'" in refused(capsys, "train", "--algorithm", "bc", "--nope", "3", "--out", str(tmp_path / "run"))
+    """A value is no dataset, wherever that stands."""
+    train, out = ["train", "hopper-demo"], ["--out", str(tmp_path / "run")]
+    assert "alpha" in refused(capsys, *train, "--alpha", "0.5", "two", *out)
+    assert "which data?" in refused(capsys, "train", "--alpha", "0.5", "2", *out)
+    assert "'nope'" in refused(capsys, *train, "--algorithm", "bc", "--nope", "3", *out)
     for option in ("--environment", "--evaluate", "--callbacks", "--data"):  # arguments of sbac.train alone
         for method in ("bc", "sac"):
-            line = refused(capsys, "train", "--algorithm", method, option, "3", "--out", str(tmp_path / "run"))
+            line = refused(capsys, *train, "--algorithm", method, option, "3", *out)
             assert "not an option of this command" in line or f"'{option[2:]}'" in line
 
 
@@ -284,6 +286,16 @@ def test_a_run_is_continued_by_its_folder_alone(tmp_path: Path, capsys: pytest.C
     assert main(["train", "--resume", "--out", out]) == 0
     assert capsys.readouterr().out == told
     assert {p.name: p.read_bytes() for p in Path(out, "policies").iterdir()} == before
+
+
+def test_what_says_no_run_or_two_things_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, out = write(tmp_path / "data.npz"), str(tmp_path / "run")
+    assert "which data?" in refused(capsys, "train")
+    assert "no such folder; expected a run's folder" in refused(capsys, "train", "--resume", "--out", out)
+    assert "expected the name of a folder" in refused(capsys, "train", data, "--algorithm", "bc", "--out", "")
+    both = ["--resume", "--overwrite", "--out", out]
+    assert "expected one of them" in refused(capsys, "train", data, "--algorithm", "bc", *both)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["data.npz"]
 
 
 def test_an_environment_of_the_users_is_not_taken_from_a_file(

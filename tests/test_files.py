@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import sbac
+from sbac.cli import main
 from sbac.errors import UserError
 from sbac.files import (
     TEMPORARY,
@@ -23,6 +24,7 @@ from sbac.files import (
     remove,
     save_arrays,
     write_atomic,
+    write_safetensors,
 )
 from sbac.making.ladder import read_ladders
 from sbac.policy import Policy
@@ -192,3 +194,38 @@ def test_compiled_programs_lie_where_others_cannot_write(
         assert (cache_folder() == folder) == (mode == 0o755)
     finally:
         cache_folder.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, "[" * 200 + "]" * 200, "1" * 5_000, '"\\u001b[2J"', '{"\\u0007": 1}', '["\\ud800"]']
+)
+def test_one_place_refuses_json_that_is_too_deep_too_long_or_dangerous_to_show(text: str, tmp_path: Path) -> None:
+    (tmp_path / "value.json").write_text(text)
+    with pytest.raises(UserError, match="not readable as JSON") as raised:
+        read_json(tmp_path / "value.json")
+    assert str(raised.value).isprintable()
+    (tmp_path / "rows.jsonl").write_text(f'{{"a": {text}}}\n')
+    with pytest.raises(UserError, match="line 1 is damaged"):
+        read_rows(tmp_path / "rows.jsonl")
+    write_safetensors(tmp_path / "state", {"a": np.zeros(1)}, {"meta": text})
+    with pytest.raises(UserError, match="not a checkpoint"):
+        load_arrays(tmp_path / "state")
+
+
+def test_names_that_a_terminal_would_obey_or_cannot_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    (run / "policies").mkdir(parents=True)
+    record: dict[str, Any] = {"format": 1, "algorithm": "bc", "preset": "quick", "labels": ["a"], "versions": {}}
+    record |= {"runs": [{"seed": 0, "steps": [1]}]}
+    record |= {"evaluation": {"environment": None, "episodes": 1, "seed": 0, "every": None}}
+    (run / "config.json").write_text(json.dumps(record))
+    for name in (b"\xff.safetensors", b"\x1b[2J.safetensors"):
+        path = Path(os.fsdecode(os.fsencode(run / "policies") + b"/" + name))
+        path.write_bytes(b"no policy")
+        for words in (["select", str(run)], ["evaluate", str(path)]):
+            assert main(words) == 2
+            line = capsys.readouterr().err
+            assert line.startswith("error: ") and line[:-1].isprintable() and line[-1] == "\n"
+        path.unlink()
+    with pytest.raises(UserError, match="expected a path in UTF-8"):
+        Policy.load("\udcff")

@@ -316,3 +316,24 @@ def test_a_lock_that_an_interrupt_left_closed_does_not_hold_up_the_end(
     thread.start()
     thread.join(PATIENCE)
     assert not thread.is_alive()
+
+
+def test_sigterm_says_what_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    arguments = [*TRAIN, "--no-evaluate", "--out", str(out)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Writer, "log", lambda *_: signal.raise_signal(signal.SIGTERM))
+        assert cli.main(arguments) == 143
+    assert capsys.readouterr().err.splitlines()[-1] == "terminated; nothing was kept, since it had not begun"
+    assert not out.exists() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    for name, resumed in (("finish", []), ("finish", ["--resume"])):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Writer, name, lambda *_: signal.raise_signal(signal.SIGTERM))
+            assert cli.main([*arguments, *resumed]) == 143
+        line = capsys.readouterr().err.splitlines()[-1]
+        assert line == f"terminated; continue with: sbac train --resume --out {out}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Writer, "log", lambda *_: signal.raise_signal(signal.SIGTERM))
+        assert cli.main([*arguments, "--overwrite", "--hidden", "4"]) == 143
+    assert capsys.readouterr().err.splitlines()[-1] == f"terminated; the run that was in {out} before is kept"
+    assert cli.main([*arguments, "--resume"]) == 0

@@ -3,6 +3,7 @@
 import difflib
 import math
 import operator
+import re
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,6 +12,15 @@ from typing import SupportsFloat, SupportsIndex, TypeVar
 Entry = TypeVar("Entry")
 LARGEST = 2**63
 """What a whole number stays below: arrays and random generators take no larger one."""
+
+
+UNSHOWABLE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that move a terminal's cursor, turn its text around, or cannot be written as UTF-8."""
+
+
+def shown(text: str) -> str:
+    """Text in one line that a terminal shows as it is."""
+    return UNSHOWABLE.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 class UserError(ValueError):
@@ -97,6 +107,8 @@ def path_of(what: str, value: object) -> Path:
     """A path from text or a path; anything else is refused."""
     if not isinstance(value, str | Path):
         raise UserError(f"{what} {value!r}: expected a path")
+    if UNSHOWABLE.search(str(value)):
+        raise UserError(f"{what} {str(value)!r}: expected a path in UTF-8 without control characters")
     return Path(value)
 
 

@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import json
 import math
@@ -12,14 +13,15 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sbac.errors import UserError
+from sbac.errors import UNSHOWABLE, UserError
 
 if TYPE_CHECKING:
     from sbac.records import Json
@@ -29,6 +31,13 @@ TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")
 """The names of files that are being written. A kill leaves them behind."""
 LONGEST_NAME = 255
 """Bytes of a file's name, on all usual file systems."""
+SCRATCH = "sbac-run-"
+YOUNG = 60.0
+"""Seconds in which a folder that nobody has locked may be one that is just being made."""
+NOT_NUMBERS = frozenset({str, dict, list})
+"""The types of JSON's values that have parts or can be shown."""
+DEEPEST = 64
+"""Levels of a JSON value: far more than any record has, and few enough for functions that call themselves."""
 
 
 def write_atomic(path: Path, data: bytes | Callable[[IO[bytes]], object]) -> None:
@@ -78,6 +87,28 @@ def cache_folder() -> Path:
     return Path(path)
 
 
+@contextlib.contextmanager
+def scratch_folder() -> Generator[Path, None, None]:
+    """A folder that is gone afterwards. What kills have left of such folders is removed first."""
+    for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
+        with contextlib.suppress(OSError), _locked(left):
+            if left.stat().st_uid == os.getuid() and time.time() - left.stat().st_mtime > YOUNG:
+                remove(left)
+    with tempfile.TemporaryDirectory(prefix=SCRATCH) as path, _locked(Path(path)):
+        yield Path(path)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Generator[None, None, None]:
+    """The folder while no other process has it; an OSError where one has."""
+    handle = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
+
+
 def check_output(path: Path) -> None:
     """Refuses a path that cannot become a file: a folder, or a device, whose place the file would take."""
     try:
@@ -117,15 +148,43 @@ def finite(value: "Json") -> "Json":
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(read_bytes(path), parse_constant=_no_number)
+        return decoded(read_bytes(path), parse_constant=_no_number)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise UserError(f"{path}: not readable as JSON ({error})") from None
 
 
 def _no_number(word: str) -> NoReturn:
     raise ValueError(f"{word} is no number of JSON")
+
+
+def decoded(text: str | bytes, parse_constant: Callable[[str], Any] | None = None) -> Any:
+    """The JSON value of a file, or a ValueError. It is not too deep, and its texts can be shown."""
+    try:
+        value: Any = json.loads(text, parse_constant=parse_constant)
+    except RecursionError:
+        raise ValueError("too deep") from None
+    check_json(value)
+    return value
+
+
+def check_json(value: Any) -> None:
+    """A ValueError for what would be too deep to work with, or dangerous to show."""
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        texts = [entry for entry in level if isinstance(entry, str)]
+        if UNSHOWABLE.search("".join(texts)):
+            raise ValueError(f"{next(filter(UNSHOWABLE.search, texts))[:40]!r} has control characters")
+        inner: list[Any] = [
+            [*entry, *entry.values()] if isinstance(entry, dict) else entry
+            for entry in level
+            if isinstance(entry, dict | list)
+        ]
+        level = [entry for entries in inner for entry in entries if type(entry) in NOT_NUMBERS]
+        if not level:
+            return
+    raise ValueError("too deep")
 
 
 def append_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -151,8 +210,8 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for number, line in enumerate(content.split(b"\n")[:-1], 1):
         try:
-            row: Json = json.loads(line)
-        except (ValueError, RecursionError):
+            row: Json = decoded(line)
+        except ValueError:
             row = None
         if not isinstance(row, dict):
             raise UserError(f"{path}: line {number} is damaged; expected one JSON object a line: mend or remove it")
@@ -201,7 +260,7 @@ def read_safetensors(path: Path, expected: str) -> tuple[Arrays, dict[str, str]]
             return _read_opened(file)
     except FileNotFoundError:
         raise UserError(f"{path}: no such {expected}") from None
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, UnicodeError) as error:
         raise UserError(f"{path}: not a {expected} ({error})") from None
 
 
@@ -218,6 +277,6 @@ def load_arrays(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """Reads a checkpoint."""
     arrays, header = read_safetensors(path, "checkpoint")
     try:
-        return arrays, json.loads(header.get("meta", "{}"))
+        return arrays, decoded(header.get("meta", "{}"))
     except ValueError as error:
         raise UserError(f"{path}: not a checkpoint ({error})") from None

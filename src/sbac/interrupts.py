@@ -1,4 +1,4 @@
-"""Ctrl-C on the command line: where it was raised and lost, `check` raises it again.
+"""Ctrl-C and SIGTERM on the command line: where they were raised and lost, `check` raises them again.
 
 Python raises KeyboardInterrupt wherever the main thread happens to be. In a callback of the garbage collector (JAX has
 one) or in a `__del__` it is printed as "Exception ignored in ..." and gone, and a long command would go on.
@@ -13,9 +13,13 @@ from types import FrameType
 _pressed = False
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command as Ctrl-C does."""
+
+
 @contextmanager
 def remembered() -> Generator[None, None, None]:
-    """Inside this block Ctrl-C is raised as usual, and also recorded for `check`.
+    """Inside this block Ctrl-C is raised as usual, SIGTERM likewise, and both are recorded for `check`.
 
     Nothing changes where interrupts are ignored (as `nohup` may do) or have another handler, nor in other threads.
     """
@@ -25,10 +29,15 @@ def remembered() -> Generator[None, None, None]:
         yield
         return
     signal.signal(signal.SIGINT, _press)
+    ends_at_once = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if ends_at_once:
+        signal.signal(signal.SIGTERM, _press)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        if ends_at_once:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _pressed = False
 
 
@@ -41,4 +50,6 @@ def check() -> None:
 def _press(number: int, frame: FrameType | None) -> None:
     global _pressed
     _pressed = True
+    if number == signal.SIGTERM:
+        raise Terminated
     signal.default_int_handler(number, frame)

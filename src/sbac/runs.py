@@ -171,6 +171,8 @@ class Episodes:
     versions: Mapping[str, str] | None = None
     discounted_returns: list[float] | None = None
     """With the run's own discount."""
+    policy: str | None = None
+    """The hash of the policy that played."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """`sbac export` on run folders and policy files."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,8 @@ import pytest
 from sbac import cli
 from sbac.files import write_json
 from sbac.policy import Policy
+from sbac.runs import Run
+from sbac.trust.choosing import CandidateRecord, ChoiceRecord, write_choice
 from tests.exporting.policies import make_policy
 
 LABELS = ["alpha=1_seed=0", "alpha=2_seed=0"]
@@ -49,10 +50,24 @@ def test_a_policy_file_with_the_format_named(run: Path, tmp_path: Path) -> None:
     assert exported_actions(out) == 1
 
 
-def test_the_selected_policy(run: Path, tmp_path: Path) -> None:
-    (run / "selection.json").write_text(json.dumps({"format": 1, "label": LABELS[1], "decided": True}))
-    assert cli.main(["export", str(run), "--out", str(tmp_path / "policy.onnx")]) == 0
-    assert exported_actions(tmp_path / "policy.onnx") == 2
+def test_the_selected_policy_while_it_is_the_one_that_was_judged(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judged = [
+        CandidateRecord(label, 0, {}, *(None,) * 6, warnings=[], set_aside=True, policy=policy.hash)
+        for label, policy in zip(LABELS, Run.load(run).policies, strict=True)
+    ]
+    write_choice(run, ChoiceRecord(1, LABELS[1], True, "", 0.0, 0.99, judged))
+    out = tmp_path / "policy.onnx"
+    assert cli.main(["export", str(run), "--out", str(out)]) == 0
+    assert exported_actions(out) == 2
+    out.unlink()
+    policy = Policy.load(run / "policies" / f"{LABELS[1]}.safetensors")
+    Policy(policy.kind, policy.arrays | {"policy/biases/0": policy.arrays["policy/biases/0"] + 1}, policy.config).save(
+        run / "policies" / f"{LABELS[1]}.safetensors"
+    )
+    assert cli.main(["export", str(run), "--out", str(out)]) == 2
+    assert "it is about other policies" in capsys.readouterr().err and not out.exists()
 
 
 @pytest.mark.parametrize(

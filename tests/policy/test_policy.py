@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tests.exporting import policies
 
+from sbac import cli
 from sbac.errors import UserError
 from sbac.files import read_safetensors, write_safetensors
 from sbac.policy import FORMULAS, Policy
@@ -40,6 +41,10 @@ def test_a_policy_survives_its_file(tmp_path: Path) -> None:
         ({"other": "{}"}, "not a policy of sbac"),
         ({"sbac": "{"}, "not a policy of sbac"),
         ({"sbac": "[1]"}, "expected an object"),
+        ({"sbac": "[" * 100_000}, "not a policy of sbac"),
+        ({"sbac": "[" * 200 + "]" * 200}, "not a policy of sbac"),
+        ({"sbac": '{"format": ' + "1" * 5_000 + "}"}, "not a policy of sbac"),
+        ({"sbac": json.dumps({"format": 1, "kind": "\x1b[2J", "config": CONFIG})}, "not a policy of sbac"),
         ({"sbac": json.dumps({"format": 2})}, "not a policy of this version of sbac .expected format 1"),
         ({"sbac": json.dumps({"format": 1, "kind": "deterministic"})}, "a policy without its algorithm"),
         ({"sbac": json.dumps({"format": 1, "kind": "newer", "config": CONFIG})}, "unknown kind 'newer'"),
@@ -60,6 +65,15 @@ def test_what_is_no_policy(header: dict[str, str], message: str, tmp_path: Path)
     [
         ("deterministic", {"policy/weights/0": np.zeros((4, 32))}),
         ("best-of-vae", {f"critic/{part}/0": np.zeros((0, *shape)) for part, shape in CRITIC.items()}),
+        ("deterministic", {"policy/weights/0": np.full((5, 32), np.nan)}),
+        ("gaussian", {"log_std": np.array([0.0, np.inf, 0.0])}),
+        ("gaussian", {"log_std": np.zeros((2, 2, 3))}),
+        ("deterministic", {"scale/action_low": np.full(3, 9.0)}),
+        ("deterministic", {"scale/observation_mean": np.zeros((5, 1, 5))}),
+        ("deterministic", {"policy/weights/0": np.zeros((2, 5, 32)), "policy/biases/0": np.zeros((2, 32))}),
+        ("deterministic", {"policy/weights/4": np.zeros((3, 3)), "policy/biases/4": np.zeros(3)}),
+        ("deterministic", {"policy/weights/3": np.zeros((3, 3))}),
+        ("deterministic", {"policy/biases/3": np.zeros(3)}),
         ("tanh-mixture-per-dim", {f"scale/action_{bound}": np.zeros(0) for bound in ("low", "high")}),
     ],
 )
@@ -76,6 +90,21 @@ def test_a_policy_without_its_network(tmp_path: Path) -> None:
     Policy(policy.kind, scales, CONFIG).save(tmp_path / "policy")
     with pytest.raises(UserError, match="a damaged policy"):
         Policy.load(tmp_path / "policy")
+
+
+def test_a_policy_that_diverged_is_read_where_that_is_expected(tmp_path: Path) -> None:
+    policy = policies.make_policy("deterministic")
+    policy.arrays["policy/biases/2"][:] = np.nan
+    policy.save(tmp_path / "policy")
+    assert not Policy.load(tmp_path / "policy", diverged=True).is_finite
+    assert cli.main(["evaluate", str(tmp_path / "policy"), "--env", "Hopper-v4"]) == 2
+
+
+@pytest.mark.parametrize("kind", FORMULAS)
+def test_every_kind_passes_the_check_of_its_file(kind: str, tmp_path: Path) -> None:
+    policy = policies.make_policy(kind, normalise=True)
+    policy.save(tmp_path / "policy")
+    assert Policy.load(tmp_path / "policy").hash == policy.hash
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

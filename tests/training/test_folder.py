@@ -1,5 +1,7 @@
 """A run's folder: one process at a time, what is replaced is kept until the new run has begun, damage is named."""
 
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ from tests.training.test_request import TINY, make_log
 import sbac
 from sbac import files
 from sbac.errors import UserError
+from sbac.report.card import true_returns
 from sbac.runs import RunRecord, Watch
 from sbac.training.folder import Folder, open_folder
+from sbac.trust.choosing import DIVERGED, candidate_record
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +85,66 @@ def test_a_kill_while_a_run_is_set_aside_loses_nothing(
     assert contents(run) == contents(finished)
 
 
+@pytest.mark.parametrize("write", ["append_metrics", "write_state"])
+def test_a_full_disk_before_the_first_checkpoint_keeps_the_replaced_run(
+    write: str, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = copied(finished, tmp_path / "run")
+    (run / "metrics.jsonl").unlink()  # what the new run has and the old one has not must not stay
+    before = contents(run)
+
+    def full(*_: object) -> None:
+        raise UserError("cannot be written (No space left on device)")
+
+    monkeypatch.setattr(f"sbac.training.writer.{write}", full)
+    with pytest.raises(UserError, match="No space left"):
+        sbac.train(make_log(), "bc", out=run, overwrite=True, **TINY)
+    assert contents(run) == before
+    with pytest.raises(UserError, match="No space left"):
+        sbac.train(make_log(), "bc", out=tmp_path / "new", **TINY)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_scratch_folder_is_made_where_it_is_needed_and_swept_after_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    left, young, other = (tmp_path / name for name in ("sbac-run-left", "sbac-run-young", "another"))
+    for folder in (left, young, other):
+        folder.mkdir()
+    for folder in (left, other):
+        os.utime(folder, (0, 0))
+    with files.scratch_folder() as used:
+        os.utime(used, (0, 0))
+        with files.scratch_folder() as second:
+            assert set(tmp_path.iterdir()) == {young, other, used, second}
+    assert set(tmp_path.iterdir()) == {young, other}
+    monkeypatch.setattr(files, "scratch_folder", None)
+    sbac.train(make_log(), "bc", out=tmp_path / "run", **TINY)
+
+
 def test_what_was_replaced_is_gone_in_the_end(finished: Path, tmp_path: Path) -> None:
     run = copied(finished, tmp_path / "run")
+    sbac.train(make_log(), "bc", out=run, overwrite=True, **TINY)
+    assert {path.name for path in run.iterdir()} == {path.name for path in finished.iterdir()}
+
+
+def test_an_evaluation_names_the_policy_that_played(tmp_path: Path) -> None:
+    """So that the card shows returns of the policy that lies there, and of no other."""
+    asked: dict[str, Any] = {**TINY, "evaluate": True}
+    run = sbac.train(make_log(), "bc", out=tmp_path / "run", environment="Pendulum-v1", episodes=1, workers=1, **asked)
+    (policy,) = run.policies
+    *before, last = [row.episodes.policy for row in run.evaluation_rows]
+    assert last == policy.hash and before and policy.hash not in before
+    judged = candidate_record("seed=0", 0, {}, DIVERGED, policy.hash)
+    assert true_returns(run, judged) == run.evaluation_rows[-1].episodes.discounted_returns
+    assert true_returns(run, replace(judged, policy="another")) is None
+
+
+def test_what_was_said_of_the_replaced_policies_goes_with_them(finished: Path, tmp_path: Path) -> None:
+    run = copied(finished, tmp_path / "run")
+    for name in ("selection.json", "trials.jsonl"):
+        (run / name).write_text("{}")
     sbac.train(make_log(), "bc", out=run, overwrite=True, **TINY)
     assert {path.name for path in run.iterdir()} == {path.name for path in finished.iterdir()}
 

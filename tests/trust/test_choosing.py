@@ -2,11 +2,13 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import sbac
+from sbac.policy import Policy
 from sbac.trust.choosing import (
     Choice,
     apart,
@@ -21,6 +23,7 @@ from sbac.trust.choosing import (
 from sbac.trust.describe import choice_text
 from sbac.trust.estimates import conclude
 from sbac.trust.evidence import Effort
+from sbac.trust.trials import read_trials
 from truth.logged import Table
 
 from .test_estimates import sound
@@ -164,10 +167,37 @@ def test_nothing_but_policies_and_log_is_read(choice, trained, tmp_path, monkeyp
     assert again.table == choice.table
 
 
-def test_the_file_of_a_choice_reads_back(choice, tmp_path) -> None:
-    assert read_choice(tmp_path) is None
-    write_choice(tmp_path, choice)
-    assert read_choice(tmp_path) == choice.record
+def test_the_file_of_a_choice_reads_back_and_is_refused_for_other_policies(choice, trained, tmp_path) -> None:
+    policies = trained[2].policies
+    assert read_choice(tmp_path, policies) is None
+    write_choice(tmp_path, choice.record)
+    assert read_choice(tmp_path, policies) == choice.record
+    moved = {name: array + 1e-3 for name, array in policies[0].arrays.items()}
+    for others in ([Policy(policies[0].kind, moved, policies[0].config), policies[1]], policies[:1]):
+        with pytest.raises(sbac.UserError, match=r"selection.json: it is about other policies than those of the run"):
+            read_choice(tmp_path, others)
+
+
+def test_an_unknown_method_is_noticed_before_the_estimates(trained, monkeypatch) -> None:
+    data, folder, _ = trained
+    run = sbac.Run.load(folder)
+    run.record = replace(run.record, algorithm="sbca")
+    monkeypatch.setattr("sbac.trust.choosing.judged_candidates", None)
+    with pytest.raises(sbac.UserError, match="unknown algorithm 'sbca'"):
+        select(run, data, effort=TINY)
+
+
+def test_a_table_is_shown_before_it_cannot_be_written(choice, trained, tmp_path, monkeypatch, capsys) -> None:
+    """As on a folder that is read-only."""
+    from sbac import cli
+
+    folder = tmp_path / "run"
+    shutil.copytree(trained[1], folder)
+    (folder / "selection.json").mkdir()
+    monkeypatch.setattr("sbac.cli.select.choose", lambda *_: choice)
+    assert cli.main(["select", str(folder)]) == 2
+    said = capsys.readouterr()
+    assert choice.reason in said.out and "selection.json: a folder" in said.err and said.err.count("\n") == 1
 
 
 def test_bad_input_is_named(trained, tmp_path) -> None:
@@ -202,7 +232,7 @@ def test_trying_takes_up_the_choice_that_stands_in_the_folder(choice, trained, t
 
     folder = tmp_path / "run"
     shutil.copytree(trained[1], folder)
-    write_choice(folder, choice)
+    write_choice(folder, choice.record)
     played: list[int] = []
 
     class Played:
@@ -221,6 +251,36 @@ def test_trying_takes_up_the_choice_that_stands_in_the_folder(choice, trained, t
     assert played == [20_000, 20_001, 20_002, 20_003, 20_004]
     assert "after 5 episodes" in capsys.readouterr().out
     assert len((folder / "trials.jsonl").read_text().splitlines()) == 5
+
+
+def test_what_was_tried_last_is_what_every_command_takes(choice, trained, tmp_path, capsys) -> None:
+    from sbac import cli
+
+    folder, run, other = tmp_path / "run", trained[2], choice.candidates[1].label
+    shutil.copytree(trained[1], folder)
+    write_choice(folder, choice.record)
+    rows = [{"label": choice.label, "returns": [1.0]}, {"label": other, "returns": [2.0]}]
+    (folder / "trials.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert cli.main(["select", str(folder), "--env", "Hopper-v4", "--try", "2"]) == 0
+    record = read_choice(folder, run.policies)
+    assert record is not None and record.label == other != choice.label and "2 real episodes" in record.reason
+    capsys.readouterr()
+    assert cli.main(["export", str(folder), "--out", str(tmp_path / "policy.onnx")]) == 0
+    assert other in capsys.readouterr().out
+    assert cli.main(["compare", str(folder), str(folder)]) == 0
+    assert ["policy", other, other] in [line.split() for line in capsys.readouterr().out.splitlines()]
+
+
+def test_a_trial_of_another_policy_is_refused(trained, tmp_path) -> None:
+    policies = {policy.config["label"]: policy for policy in trained[2].policies}
+    label, policy = next(iter(policies.items()))
+    for said, fits in ((policy.hash, True), (policy.hash[::-1], False)):
+        (tmp_path / "trials.jsonl").write_text(json.dumps({"label": label, "returns": [1.0], "policy": said}) + "\n")
+        if fits:
+            assert read_trials(tmp_path, policies, [label]) == {label: [1.0]}
+        else:
+            with pytest.raises(sbac.UserError, match="line 1: another policy than the run's"):
+                read_trials(tmp_path, policies, [label])
 
 
 def test_an_environment_without_tries_is_refused(trained, capsys) -> None:

@@ -7,6 +7,9 @@ import pytest
 
 from sbac.errors import UserError
 from sbac.trust.trials import best_tried, candidates, next_label, read_trials
+from tests.exporting.policies import make_policy
+
+POLICIES = {label: make_policy("deterministic") for label in ("a", "b")}
 
 
 def play(means, budget, seed, order=None):
@@ -42,7 +45,7 @@ def test_it_finds_the_best_of_three_more_often_than_trying_all_alike() -> None:
 def test_trying_goes_on_from_the_file(tmp_path) -> None:
     rows = [{"label": "a", "returns": [1.0]}, {"label": "b", "returns": [3.0, 5.0]}]
     (tmp_path / "trials.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    returns = read_trials(tmp_path, ["a", "b"])
+    returns = read_trials(tmp_path, POLICIES, ["a", "b"])
     assert returns == {"a": [1.0], "b": [3.0, 5.0]}
     assert next_label(["a", "b"], returns, 3) is None
     assert best_tried(["a", "b"], returns) == "b"
@@ -60,5 +63,5 @@ def test_trying_goes_on_from_the_file(tmp_path) -> None:
 def test_a_bad_line_is_named(tmp_path, line, words) -> None:
     (tmp_path / "trials.jsonl").write_text(line + "\n")
     with pytest.raises(UserError, match="trials.jsonl: line 1") as error:
-        read_trials(tmp_path, ["a", "b"])
+        read_trials(tmp_path, POLICIES, ["a", "b"])
     assert words in str(error.value)

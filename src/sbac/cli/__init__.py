@@ -13,7 +13,7 @@ from select import POLLERR, poll
 from sbac import interrupts
 from sbac.cli import bench, compare, completion, data, evaluate, export, methods, report, select, train
 from sbac.cli.core import HELP, Commands, Parser
-from sbac.errors import UserError
+from sbac.errors import UNSHOWABLE, UserError, shown
 
 GROUPS = {
     "learn": (train, methods, evaluate, select, export),
@@ -33,9 +33,12 @@ REQUIRED = frozenset(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; bad input ends with one line on stderr and exit code 2."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    args = argparse.Namespace(interrupted="", extra=[])
+    args = argparse.Namespace(kept=str, extra=[])
     try:
         parser = build_parser()
+        for word in words:
+            if UNSHOWABLE.search(word):
+                raise UserError(f"{word!r}: expected a word in UTF-8 without control characters")
         if words[:1] == ["train"]:  # a method's options are not declared here, and take all values that follow them
             started = train.as_started(words[1:])
             declared, args.extra = parser.below["train"].split(started)
@@ -47,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.parse_args(words, args)
         return args.run(args) or 0
     except UserError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"error: {shown(' '.join(str(error).split()))}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
@@ -62,12 +65,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 141
     except OSError as error:
         if error.filename is not None or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
-            print(f"error: {error.filename or 'writing'}: {error.strerror}", file=sys.stderr)
+            print(f"error: {shown(str(error.filename or 'writing'))}: {error.strerror}", file=sys.stderr)
             return 2
         raise
-    except KeyboardInterrupt:
-        print("; ".join(filter(None, ["interrupted", args.interrupted])), file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as stopped:
+        ended = isinstance(stopped, interrupts.Terminated)
+        print("; ".join(filter(None, ["terminated" if ended else "interrupted", args.kept()])), file=sys.stderr)
+        return 143 if ended else 130
 
 
 def reader_has_left() -> bool:

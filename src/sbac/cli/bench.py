@@ -95,7 +95,7 @@ def _bench(args: argparse.Namespace) -> int:
     if args.status:
         status = Status(bench.cells, finder)
     else:
-        args.interrupted = "the same command continues"
+        args.kept = lambda: "the same command continues"
         status = _run(bench, args)
     print(status.view())
     failures = list(status.failures.values())

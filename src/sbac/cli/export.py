@@ -1,7 +1,6 @@
 """`sbac export`: a trained policy as a file for other software."""
 
 import argparse
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("target", metavar="RUN|POLICY", help="a run's folder or a policy file")
     parser.add_argument("--out", required=True, metavar="FILE", help="where to, such as policy.onnx")
     parser.add_argument("--format", metavar="NAME", help="onnx or stablehlo (default: what FILE ends with)")
-    parser.add_argument("--label", metavar="L", help="which policy of the run (default: the one that select chose)")
+    parser.add_argument("--label", metavar="L", help="which policy of the run (default: the one that select took)")
     parser.set_defaults(run=_export)
 
 
@@ -48,7 +47,7 @@ def _policy(target: Path, label: str | None) -> "Policy":
             raise UserError(f"{target}: holds the policy {policy.config['label']}, not {label}")
         return policy
     labels = read_record(target).labels
-    wanted = label or _selected(target) or (labels[0] if len(labels) == 1 else None)
+    wanted = label or _decided(target) or (labels[0] if len(labels) == 1 else None)
     if wanted is None:
         raise UserError(f"{target}: holds {len(labels)} policies; name one with --label, such as {labels[0]}")
     if wanted not in labels:
@@ -59,16 +58,10 @@ def _policy(target: Path, label: str | None) -> "Policy":
     return Policy.load(path)
 
 
-@dataclass(frozen=True)
-class Selection:
-    """What is read here of the file in which `sbac select` names its choice."""
+def _decided(folder: Path) -> str | None:
+    """The policy that was decided for last, if any was."""
+    from sbac.cli.select import decided_last
+    from sbac.runs import Run
 
-    label: str
-
-
-def _selected(folder: Path) -> str | None:
-    from sbac.files import read_json
-    from sbac.records import parse
-
-    path = folder / "selection.json"
-    return parse(Selection, read_json(path), str(path)).label if path.exists() else None
+    record = decided_last(Run.load(folder)) if (folder / "selection.json").exists() else None
+    return None if record is None else record.label

@@ -72,22 +72,25 @@ def _report(args: argparse.Namespace) -> int:
 def _card(args: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from sbac.cli.select import choose
+    from sbac.cli.select import choose, decided_last
     from sbac.errors import unknown
     from sbac.files import write_atomic
     from sbac.report.card import build_card
     from sbac.runs import Run
-    from sbac.trust.choosing import log_of, read_choice
+    from sbac.trust.choosing import label_of, log_of, write_choice
     from sbac.trust.log import read_log
 
     if len(args.targets) != 1:
         raise UserError(f"--card: {len(args.targets)} runs; expected one")
     run = Run.load(Path(args.targets[0]))
-    if args.label is not None and args.label not in run.record.labels:
-        raise unknown("policy", args.label, run.record.labels)
+    if args.label is not None and args.label not in (labels := list(map(label_of, run.policies))):
+        raise unknown("policy", args.label, labels)
     data = log_of(run, args.data)
-    choice = read_choice(Path(args.targets[0])) or choose(run, data).record
+    decided = decided_last(run)
+    choice = decided or choose(run, data).record
     out = Path(args.out or "card.html")
     write_atomic(out, build_card(run, read_log(data, choice.discount), choice, args.label).encode())
+    if decided is None:
+        write_choice(Path(args.targets[0]), choice)
     print(f"card of {args.label or choice.label} in {out}")
     return 0

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sbac.cli.core import Commands
@@ -46,17 +47,18 @@ def _select(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sbac.runs import Run
-    from sbac.trust.choosing import read_choice
+    from sbac.trust.choosing import write_choice
 
     if args.env is not None and args.tries is None:
         raise UserError("--env: only read with --try; the choice itself needs no environment")
     run = Run.load(Path(args.target))
-    record = None if args.tries is None else read_choice(Path(args.target))  # trying goes on where it stopped
+    record = None if args.tries is None else decided_last(run)  # trying goes on where it stopped
     if record is None:
         data = None if args.data is None else load_log(args.data, args)
         choice = choose(run, data, args.effort, args.seed, args.beside)
-        show(choice, args.json)
+        show(choice, args.json)  # before it is written: where that fails, the estimates are not lost
         record = choice.record
+        write_choice(Path(args.target), record)
     return 0 if args.tries is None else _try(run, record, args.tries, args.env)
 
 
@@ -67,9 +69,9 @@ def choose(
     seed: int = 0,
     beside: Sequence[str] = ("model",),
 ) -> "Choice":
-    """Selects with a progress bar, and writes the choice into the run's folder."""
+    """Selects with a progress bar."""
     from sbac.progress import Progress
-    from sbac.trust.choosing import select, write_choice
+    from sbac.trust.choosing import select
 
     shown = ""
 
@@ -81,10 +83,15 @@ def choose(
         bar.reach(done)
 
     with Progress() as bar:
-        choice = select(run, data, effort=effort, seed=seed, beside=beside, progress=reached)
-    if run.folder is not None:
-        write_choice(run.folder, choice)
-    return choice
+        return select(run, data, effort=effort, seed=seed, beside=beside, progress=reached)
+
+
+def decided_last(run: "Run") -> "ChoiceRecord | None":
+    """What the run's folder says which of its policies is taken."""
+    from sbac.trust.choosing import read_choice
+
+    assert run.folder is not None
+    return read_choice(run.folder, run.policies)
 
 
 def show(choice: "Choice", as_lines: bool = False) -> None:
@@ -101,7 +108,8 @@ def show(choice: "Choice", as_lines: bool = False) -> None:
 
 def _try(run: "Run", choice: "ChoiceRecord", tries: int, environment: str | None) -> int:
     from sbac.evaluation.evaluate_run import own_environment
-    from sbac.trust.choosing import label_of
+    from sbac.text import counted
+    from sbac.trust.choosing import label_of, write_choice
     from sbac.trust.describe import trials_text
     from sbac.trust.trials import try_policies
 
@@ -111,5 +119,8 @@ def _try(run: "Run", choice: "ChoiceRecord", tries: int, environment: str | None
         raise UserError(f"{run.folder}: no environment is known for it; name one with --env")
     ranked = [candidate.label for candidate in choice.candidates if candidate.value is not None]
     policies = {label_of(policy): policy for policy in run.policies}
-    print(trials_text(try_policies(run.folder, policies, ranked, where, tries), ranked))
+    tried = try_policies(run.folder, policies, ranked, where, tries)
+    print(trials_text(tried, ranked))
+    reason = f"the largest mean return in {counted(tried.episodes, 'real episode')}"
+    write_choice(run.folder, replace(choice, label=tried.label, decided=True, reason=reason))
     return 0

@@ -34,7 +34,6 @@ def add(commands: Commands) -> None:
     data.add_argument(
         "dataset",
         nargs="?",
-        default="hopper-demo",
         metavar="DATASET",
         help="name, file, folder, Minari id; for sac and td3 an environment",
     )
@@ -78,8 +77,6 @@ def as_started(words: Sequence[str]) -> list[str]:
         return list(words)
     from sbac.runs import read_record
 
-    if not (Path(asked.out) / "config.json").exists():
-        return list(words)
     started = read_record(Path(asked.out)).command or []
     if asked.env is None and any(map(names_module, started)):
         raise UserError(f"{asked.out}: it names an environment in a module, which is not imported unasked; add --env")
@@ -112,7 +109,9 @@ def _train(args: argparse.Namespace) -> int:
     from sbac.training.online.train import train_online
     from sbac.training.train import train
 
-    out = args.out or f"runs/{Path(args.dataset).stem}-{args.algorithm}"
+    if args.dataset is None:
+        raise UserError("which data? expected a name, a file or a folder, such as hopper-demo (see sbac train --help)")
+    out = f"runs/{Path(args.dataset).stem}-{args.algorithm}" if args.out is None else args.out
     online, options = find(args.algorithm).online, _options(args.extra)
     for name in options.keys() & inspect.signature(train_online if online else train).parameters:
         raise UserError(f"--{name.replace('_', '-')}: not an option of this command (see sbac train --help)")
@@ -125,9 +124,9 @@ def _train(args: argparse.Namespace) -> int:
     }
     if online:
         steps = _check_online(args)
-        args.interrupted = "start again with --overwrite"
+        args.kept = lambda: "start again with --overwrite"
         return _show(train_online(args.env or args.dataset, args.algorithm, steps=steps, **asked), out)
-    args.interrupted = f"continue with: sbac train --resume --out {out}"
+    args.kept = lambda: _kept(Path(out), args)
     data = _log(args)
     run = train(
         data,
@@ -141,8 +140,23 @@ def _train(args: argparse.Namespace) -> int:
     )
     _show(run, out)
     if args.select and isinstance(data, Dataset):
-        show(choose(run, data))
+        from sbac.trust.choosing import write_choice
+
+        choice = choose(run, data)
+        show(choice)
+        write_choice(Path(out), choice.record)
     return 0
+
+
+def _kept(out: Path, args: argparse.Namespace) -> str:
+    """What an interrupted training has left in its folder."""
+    from sbac.runs import read_record
+
+    if not (out / "config.json").exists():
+        return "nothing was kept, since it had not begun"
+    if not args.resume and read_record(out).command != args.started:
+        return f"the run that was in {out} before is kept"
+    return f"continue with: sbac train --resume --out {out}"
 
 
 def _log(args: argparse.Namespace) -> "Dataset | StreamedLog":

@@ -39,7 +39,7 @@ class EvaluationWorker:
         try:
             if name not in self._evaluators:
                 self._evaluators[name] = Evaluator(name)
-            policy = Policy.load(request.fields["policy"])
+            policy = Policy.load(request.fields["policy"], diverged=True)
             episodes, seed = request.fields["episodes"], request.fields["seed"]
             # A simulation that breaks down must not end the training whose policy it plays.
             result = self._evaluators[name](policy.unchecked, episodes, seed, policy.config.get("discount"))
@@ -47,7 +47,7 @@ class EvaluationWorker:
             raise
         except Exception as error:  # most likely of the environment, which is the user's
             raise UserError(f"{name}: {type(error).__name__}: {error}") from error
-        return Message(dataclasses.asdict(result))
+        return Message({**dataclasses.asdict(result), "policy": policy.hash})
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ episodes it was tried with; what is reported of it are other episodes.
 """
 
 from collections.abc import Mapping, Sequence
-from math import comb
 from typing import NamedTuple
 
 import numpy as np
@@ -21,16 +20,19 @@ def expected_of_tries(chosen_by: ArrayLike, reported: ArrayLike) -> Floats:
     """The expected reported score of the policy that is best of n by `chosen_by`, for n = 1 up to all of them.
 
     The n policies are drawn without replacement. Of N, the one of rank r is the best of n drawn if the others come from
-    the N - r ranks below it: comb(N - r, n - 1) of comb(N, n) draws.
+    the N - r ranks below it: comb(N - r, n - 1) of comb(N, n) draws. Each share follows from that of n - 1, since the
+    numbers themselves have thousands of digits where there are thousands of policies.
     """
     order = np.argsort(-np.asarray(chosen_by, np.float64), kind="stable")
     scores, count = np.asarray(reported, np.float64)[order], len(order)
-    expected: list[float] = []
+    below = np.arange(count - 1, -1, -1)
+    shares = np.full(count, 1 / max(count, 1))
+    expected = np.empty(count)
     for tries in range(1, count + 1):
-        draws = comb(count, tries)
-        shares = [comb(count - rank, tries - 1) / draws for rank in range(1, count + 1)]
-        expected.append(float(np.dot(shares, scores)))
-    return np.array(expected)
+        expected[tries - 1] = shares @ scores
+        if tries < count:
+            shares = shares * np.maximum(below - tries + 1, 0) / tries * (tries + 1) / (count - tries)
+    return expected
 
 
 def tries_of(tried: Sequence[Series]) -> Floats:

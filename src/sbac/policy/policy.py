@@ -4,7 +4,9 @@ A policy is a formula (`kind`), the arrays it needs, and the scaling between the
 networks'. It loads without JAX, and its file is a safetensors archive, which cannot run code.
 """
 
+import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sbac.errors import UserError, check_named, name_of, not_negative, path_of
-from sbac.files import read_safetensors, write_safetensors
+from sbac.files import decoded, pack_arrays, read_safetensors, write_safetensors
 from sbac.policy.formulas import FORMULAS, Committee, Floats, standardised, within_bounds
 from sbac.records import parse
 
@@ -63,6 +65,11 @@ class Policy:
     @property
     def action_size(self) -> int:
         return len(self.arrays["scale/action_low"])
+
+    @property
+    def hash(self) -> str:
+        """Of its formula and arrays: what is said of a policy names it by this, since a label is used again."""
+        return hashlib.sha256(pack_arrays(self._stored, {"kind": self.kind})).hexdigest()
 
     @property
     def is_finite(self) -> bool:
@@ -137,16 +144,22 @@ class Policy:
         about = {"format": FORMAT, "kind": self.kind, "config": self.config}
         # One entry: safetensors does not fix the order of more.
         header = {"sbac": json.dumps(about, sort_keys=True)}
-        arrays = {name: np.ascontiguousarray(array) for name, array in sorted(self.arrays.items())}
-        write_safetensors(path_of("path", path), arrays, header)
+        write_safetensors(path_of("path", path), self._stored, header)
+
+    @property
+    def _stored(self) -> dict[str, Floats]:
+        """The arrays as its file has them: none is without an axis."""
+        return {name: np.ascontiguousarray(array) for name, array in sorted(self.arrays.items())}
 
     @staticmethod
-    def load(path: str | Path) -> "Policy":
-        """Reads a policy file."""
+    def load(path: str | Path, diverged: bool = False) -> "Policy":
+        """Reads a policy file. `diverged`: one whose numbers are no longer finite is read too."""
         arrays, header = read_safetensors(path_of("policy", path), "policy file")
         try:
-            about = parse(PolicyHeader, json.loads(header.get("sbac", "")), str(path))
-        except json.JSONDecodeError:
+            about = parse(PolicyHeader, decoded(header.get("sbac", "")), str(path))
+        except UserError:
+            raise
+        except ValueError:
             raise UserError(f"{path}: not a policy of sbac") from None
         if about.format != FORMAT:
             raise UserError(f"{path}: not a policy of this version of sbac (expected format {FORMAT})")
@@ -155,18 +168,52 @@ class Policy:
             raise UserError(f"{path}: a policy without its {sorted(missing)[0]}")
         try:
             policy = Policy(about.kind, arrays, about.config)
-            for name, array in policy.arrays.items():
-                if name.endswith("scale/observation_std") and not (array > 0).all():
-                    raise ValueError(f"{name} has numbers that are not above 0")
-            shape = policy(np.zeros((1, len(policy.arrays["scale/observation_mean"])), np.float32)).shape
-            for bound in ("low", "high"):
-                if shape != (1, *policy.arrays[f"scale/action_{bound}"].shape):
-                    raise ValueError(f"actions of shape {shape[1:]}, other than those of the bounds")
+            _check(policy, diverged)
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
         except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
             raise UserError(f"{path}: a damaged policy ({type(error).__name__}: {error})") from None
         return policy
+
+
+def _check(policy: Policy, diverged: bool) -> None:
+    """Refuses what cannot act: arrays that do not fit each other, bounds that bound nothing, numbers that are none."""
+    arrays = policy.arrays
+    if not diverged and not policy.is_finite:
+        name = next(name for name, array in arrays.items() if not np.isfinite(array).all())
+        raise ValueError(f"{name} has numbers that are not finite")
+    for name, array in arrays.items():  # a committee's members have scales of their own
+        if name.endswith("scale/observation_std") and not (array > 0).all():
+            raise ValueError(f"{name} has numbers that are not above 0")
+    if (arrays["scale/action_low"] > arrays["scale/action_high"]).any():
+        raise ValueError("scale/action_low is above scale/action_high")
+    for name in SCALES:
+        if arrays[name].ndim != 1:
+            raise ValueError(f"{name} has {arrays[name].ndim} axes, not 1")
+    for name in arrays:
+        _check_layer(arrays, name)
+    draws = not isinstance(FORMULAS[policy.kind], Committee)
+    for act in (policy.unchecked, policy.sample) if draws else (policy.unchecked,):
+        shape = act(np.zeros((2, policy.observation_size), np.float32)).shape
+        if shape != (2, policy.action_size):
+            raise ValueError(f"actions of shape {shape[1:]}, other than those of the bounds")
+
+
+def _check_layer(arrays: Mapping[str, Floats], name: str) -> None:
+    """Refuses a layer without its other half or the layer before it, and one that does not fit them."""
+    layer = re.fullmatch(r"(.*)/(weights|biases)/([0-9]{1,3})", name)
+    if layer is None:
+        return
+    network, number = layer[1], int(layer[3])
+    expected = [f"{network}/{half}/{number}" for half in ("weights", "biases")]
+    if number > 0:
+        expected.append(f"{network}/biases/{number - 1}")
+    for other in expected:
+        if other not in arrays:
+            raise ValueError(f"{name} without {other}")
+    weights, *biases = (arrays[other].shape for other in expected)
+    if weights[:-2] + weights[-1:] != biases[0] or any(weights[:-1] != before for before in biases[1:]):
+        raise ValueError(f"{name} does not fit the layers beside it")
 
 
 def as_floats(what: str, values: ArrayLike) -> Floats:

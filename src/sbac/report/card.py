@@ -72,9 +72,9 @@ def true_returns(run: Run, about: CandidateRecord) -> list[float] | None:
     rows = [
         row.episodes.discounted_returns
         for row in run.evaluation_rows
-        if row.place.seed == about.seed
+        if row.episodes.policy is not None
+        and row.episodes.policy == about.policy
         and row.episodes.discounted_returns is not None
-        and all(row.place.setting.get(name, value) == value for name, value in about.setting.items())
     ]
     return rows[-1] if rows else None
 

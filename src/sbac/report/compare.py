@@ -100,7 +100,7 @@ def _clone(side: Mapping[str, Series]) -> str:
 
 def _choices(first: Run, second: Run, names: tuple[str, str]) -> str:
     """What `sbac select` found of the runs: the policy it takes, and its gain over the log. Empty: it was not asked."""
-    found = [None if run.folder is None else read_choice(run.folder) for run in (first, second)]
+    found = [None if run.folder is None else read_choice(run.folder, run.policies) for run in (first, second)]
     judged = [choice for choice in found if choice is not None]
     if not judged:
         return ""

@@ -152,11 +152,10 @@ class Evaluations:
 
         def work() -> dict[str, Any]:
             assert self._evaluator is not None
-            loaded = Policy.load(policy)
+            loaded = Policy.load(policy, diverged=True)
             discount = loaded.config.get("discount")
-            return dataclasses.asdict(
-                self._evaluator(loaded.unchecked, self._watch.episodes, self._watch.seed, discount)
-            )
+            played = self._evaluator(loaded.unchecked, self._watch.episodes, self._watch.seed, discount)
+            return {**dataclasses.asdict(played), "policy": loaded.hash}
 
         return self._local.submit(work)
 

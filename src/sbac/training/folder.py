@@ -3,7 +3,6 @@
 import contextlib
 import fcntl
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,16 @@ from sbac.errors import InUseError, UserError, path_of
 from sbac.records import Json, as_json
 from sbac.runs import Run, RunRecord, read_record
 
-CONTENTS = ("config.json", "checkpoint", "policies", "metrics.jsonl", "evaluations.jsonl")
+CONTENTS = (
+    "config.json",
+    "checkpoint",
+    "policies",
+    "metrics.jsonl",
+    "evaluations.jsonl",
+    "selection.json",
+    "trials.jsonl",
+)
+"""What belongs to a run, with what was said of its policies."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +34,18 @@ class Folder:
     resume: bool = False
     overwrite: bool = False
 
+    def __post_init__(self) -> None:
+        if self.resume and self.overwrite:
+            raise UserError(f"{self.path}: --resume continues a run and --overwrite replaces it; expected one of them")
+
 
 def train_into(out: str | Path | None, callbacks: Sequence[Callback], train: Callable[[Path, Callback], Run]) -> Run:
     """Trains in the folder `out`; where that is None, in one that is removed in the end."""
     listening = Callbacks(callbacks)
-    with tempfile.TemporaryDirectory(prefix="sbac-") as scratch:
-        run = train(Path(scratch) / "run" if out is None else path_of("out", out), listening)
+    if out == "":
+        raise UserError("out '': expected the name of a folder")
+    with contextlib.nullcontext() if out is not None else files.scratch_folder() as scratch:
+        run = train(path_of("out", out) if scratch is None else scratch / "run", listening)
         if out is None:
             run.folder = None
         listening.on_end(run)
@@ -41,7 +55,7 @@ def train_into(out: str | Path | None, callbacks: Sequence[Callback], train: Cal
 class OpenFolder:
     """A run's folder, locked against other processes. The run that is replaced stays until the new one has begun.
 
-    A run has begun when its first steps are done; one that fails before that leaves no trace.
+    A run has begun when its first checkpoint is whole; one that fails before that leaves no trace.
     """
 
     def __init__(self, path: Path) -> None:
@@ -85,14 +99,21 @@ class OpenFolder:
     def restore(self) -> None:
         """Undoes a run that never began: the folder holds the replaced run again, or none."""
         if self._aside.exists():
+            # The new run's record is written when the old run lies aside as a whole: all that is here is new then.
+            if all((folder / "config.json").exists() for folder in (self.path, self._aside)):
+                self._clear()
             for entry in self._aside.iterdir():
                 files.remove(self.path / entry.name)
                 entry.rename(self.path / entry.name)
             self._aside.rmdir()
         elif self.is_new:
-            files.remove(self.path / "config.json")
+            self._clear()
             with contextlib.suppress(OSError):
                 self.path.rmdir()  # if nothing else is in it
+
+    def _clear(self) -> None:
+        for name in CONTENTS:
+            files.remove(self.path / name)
 
     def close(self) -> None:
         if self._handle >= 0:
@@ -114,6 +135,10 @@ def open_folder(folder: Folder, record: RunRecord) -> OpenFolder:
     """Locks the folder and makes it ready for this run, or refuses it."""
     if folder.path.exists() and not folder.path.is_dir():
         raise UserError(f"{folder.path}: a file; expected a folder for the run")
+    try:
+        files.check_json(as_json(record))  # it must be possible to read it again
+    except ValueError as error:
+        raise UserError(f"{folder.path}: cannot be written ({error})") from None
     opened = OpenFolder(folder.path)
     try:
         _occupy(opened, record, folder)

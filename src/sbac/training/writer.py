@@ -53,7 +53,6 @@ class Writer:
 
     def log(self, phase: int, step: int, metrics: Arrays) -> None:
         """Appends to metrics.jsonl; writes the evaluations that are finished."""
-        self._group.launch.opened.begun()
         columns = {name: column[self._slot.rows(phase)] for name, column in metrics.items()}
         rows = append_metrics(self._folder, self._places(phase, step), columns)
         self._group.launch.callbacks.on_metrics(rows)
@@ -74,6 +73,7 @@ class Writer:
                 rows = self._slot.rows(number)
                 arrays[phase.name] = {leaf: value[rows] for leaf, value in states[phase.name].items()}
         write_state(self._group.checkpoint.path, at, arrays, self._failed)
+        self._group.launch.opened.begun()
 
     def fail(self, run: Member, phase: int, step: int, kept: Moment) -> None:
         """Notes that one of the group's runs has failed. It keeps its policy of an earlier moment, now on the host."""

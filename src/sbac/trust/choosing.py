@@ -52,6 +52,8 @@ class CandidateRecord:
     episode: float | None = None
     episode_spread: float | None = None
     diagnostics: Mapping[str, float] = field(default_factory=dict[str, float])
+    policy: str | None = None
+    """The hash of the policy."""
 
     @property
     def promise(self) -> float:
@@ -76,7 +78,9 @@ DIVERGED = Estimate(*(math.nan,) * 8, warnings=["its training has diverged"], di
 """Of a policy whose networks are no longer numbers."""
 
 
-def candidate_record(label: str, seed: int, setting: Settings, estimate: Estimate) -> CandidateRecord:
+def candidate_record(
+    label: str, seed: int, setting: Settings, estimate: Estimate, policy: str | None = None
+) -> CandidateRecord:
     def finite(numbers: Mapping[str, float]) -> dict[str, float]:
         return {name: number for name, number in numbers.items() if math.isfinite(number)}
 
@@ -89,6 +93,7 @@ def candidate_record(label: str, seed: int, setting: Settings, estimate: Estimat
         warnings=estimate.warnings,
         set_aside=bool(estimate.warnings),
         diagnostics=finite(estimate.diagnostics),
+        policy=policy,
     )
 
 
@@ -171,9 +176,9 @@ def select(
     if not run.policies:
         raise UserError(f"{run.folder or 'the run'}: it has no policies yet; finish it with sbac train --resume")
     log = read_log(log_of(run, data), discount_of(run.record))
-    spent = find_effort(default_effort(run.record) if effort is None else effort)
+    spent, preset = find_effort(default_effort(run.record) if effort is None else effort), preset_setting(run.record)
     candidates = judged_candidates(run, log, spent, seed, beside, progress)
-    verdict = decide(candidates, preset_setting(run.record))
+    verdict = decide(candidates, preset)
     candidates.sort(key=lambda row: (row.label != verdict.label, row.set_aside, -row.promise))
     best = next(policy for policy in run.policies if label_of(policy) == verdict.label)
     mean, (label, decided, reason) = float(log.returns.mean()), verdict
@@ -198,7 +203,8 @@ def judged_candidates(
     for policy in policies:
         record = policy_record(policy)
         setting = policy_setting(policy, record.grid)
-        candidates.append(candidate_record(record.label, record.seed, setting, by_label.get(record.label, DIVERGED)))
+        estimate = by_label.get(record.label, DIVERGED)
+        candidates.append(candidate_record(record.label, record.seed, setting, estimate, policy.hash))
     return candidates
 
 
@@ -295,13 +301,13 @@ def check_sizes(log: JudgedLog, policy: Policy) -> None:
 # --- The file ---------------------------------------------------------------------------------------------------------
 
 
-def write_choice(folder: Path, choice: Choice) -> None:
-    """Writes selection.json: `sbac export` and the policy card take the policy that it names."""
-    files.write_json(folder / CHOICE_FILE, as_json(choice.record))
+def write_choice(folder: Path, record: ChoiceRecord) -> None:
+    """Writes selection.json: `sbac export`, `sbac compare` and the policy card take the policy that it names."""
+    files.write_json(folder / CHOICE_FILE, as_json(record))
 
 
-def read_choice(folder: Path) -> ChoiceRecord | None:
-    """What `sbac select` found, if it was asked."""
+def read_choice(folder: Path, policies: Sequence[Policy]) -> ChoiceRecord | None:
+    """What was decided last, if anything was; refused where it is not about these policies, those of the run."""
     path = folder / CHOICE_FILE
     if not path.exists():
         return None
@@ -310,4 +316,6 @@ def read_choice(folder: Path) -> ChoiceRecord | None:
         raise UserError(f"{path}: not a choice of this version of sbac (expected format {CHOICE_FORMAT})")
     if record.label not in {candidate.label for candidate in record.candidates}:
         raise UserError(f"{path}: it takes {record.label!r}, which it does not list; run sbac select again")
+    if {row.label: row.policy for row in record.candidates} != {label_of(policy): policy.hash for policy in policies}:
+        raise UserError(f"{path}: it is about other policies than those of the run; run sbac select again")
     return record

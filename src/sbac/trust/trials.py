@@ -10,7 +10,7 @@ candidates, the best by these estimates: each can then be tried twice.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from sbac.environments.opening import EnvSource
 from sbac.errors import UserError, positive, unknown
 from sbac.evaluation.rollout import Evaluator
 from sbac.policy import Policy
-from sbac.records import parse
+from sbac.records import as_json, parse
 
 TRIALS_FILE = "trials.jsonl"
 FIRST_SEED = 20_000
@@ -34,6 +34,8 @@ class Trial:
 
     label: str
     returns: list[float]
+    policy: str | None = None
+    """The hash of the policy that played; a line that a user writes need not have it."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +50,17 @@ class Tried:
         return sum(map(len, self.returns.values()))
 
 
-def read_trials(folder: Path, labels: Sequence[str]) -> dict[str, list[float]]:
-    """The returns by label, in the order in which they came."""
+def read_trials(folder: Path, policies: Mapping[str, Policy], labels: Sequence[str]) -> dict[str, list[float]]:
+    """The returns by label, in the order in which they came; refused where another policy of that label played."""
     path = folder / TRIALS_FILE
     returns: dict[str, list[float]] = {label: [] for label in labels}
+    hashes = {label: policies[label].hash for label in labels}
     for number, row in enumerate(files.read_rows(path), 1):
         trial = parse(Trial, row, f"{path}: line {number}")
         if trial.label not in returns:
             raise UserError(f"{path}: line {number}: {unknown('label', trial.label, labels)}")
+        if trial.policy not in (None, hashes[trial.label]):
+            raise UserError(f"{path}: line {number}: another policy than the run's {trial.label}; remove the line")
         if not all(map(math.isfinite, trial.returns)):
             raise UserError(f"{path}: line {number}: returns are not finite; expected numbers")
         returns[trial.label] += trial.returns
@@ -109,10 +114,10 @@ def try_policies(
     evaluator = Evaluator(environment)
     while True:
         interrupts.check()
-        returns = read_trials(folder, ranked)
+        returns = read_trials(folder, policies, ranked)
         label = next_label(ranked, returns, budget)
         if label is None:
             return Tried(best_tried(ranked, returns), returns)
         seed = FIRST_SEED + sum(map(len, returns.values()))
         played = evaluator(policies[label], 1, seed)
-        files.append_rows(folder / TRIALS_FILE, [{"label": label, "returns": played.returns}])
+        files.append_rows(folder / TRIALS_FILE, [as_json(Trial(label, played.returns, policies[label].hash))])

@@ -10,6 +10,7 @@ import sbac
 from sbac.errors import UserError
 from sbac.files import write_json
 from sbac.lab.report.page import build_page
+from sbac.policy import Policy
 from sbac.records import as_json
 from sbac.report.compare import compare
 from sbac.report.page import run_page
@@ -18,6 +19,7 @@ from sbac.results.describe import describe
 from sbac.results.measured import MeasuredRun
 from sbac.runs import DataRecord, Episodes, EvaluationRow, LogReturns, MetricRow, Place, Run, RunRecord, Watch
 from sbac.trust.choosing import CandidateRecord, ChoiceRecord
+from tests.exporting.policies import make_policy
 
 CLONES, POLICIES = (10.0, 12.0, 11.0), (20.0, 11.0, 23.0)
 
@@ -105,12 +107,18 @@ def judged_run(folder: Path, gain: float, log: float = 50.0, warnings: tuple[str
     """A run without an environment, with what `sbac select` may have found of its two policies."""
     run = made_run(environment=None)
     low, high = (None, None) if warnings else (gain - 2, gain + 2)
-    taken = CandidateRecord("seed=1", 1, {}, log + gain, None, None, gain, low, high, list(warnings), bool(warnings))
-    other = CandidateRecord("seed=0", 0, {}, log, None, None, 0.0, -1.0, 1.0, [], False)
+    network = make_policy("deterministic")
+    about = {"algorithm": "sbac", "grid": []}
+    policies = [Policy(network.kind, network.arrays, {**about, "seed": i, "label": f"seed={i}"}) for i in range(2)]
+    of = {"policy": network.hash}
+    taken = CandidateRecord(
+        "seed=1", 1, {}, log + gain, None, None, gain, low, high, list(warnings), bool(warnings), **of
+    )
+    other = CandidateRecord("seed=0", 0, {}, log, None, None, 0.0, -1.0, 1.0, [], False, **of)
     choice = ChoiceRecord(1, "seed=1", True, "it promises the most", log, 0.99, [other, taken])
     folder.mkdir()
     write_json(folder / "selection.json", as_json(choice))
-    return Run(run.record, [], run.metric_rows, run.evaluation_rows, folder)
+    return Run(run.record, policies, run.metric_rows, run.evaluation_rows, folder)
 
 
 def test_runs_without_an_environment_are_compared_by_what_the_log_says(tmp_path: Path) -> None:

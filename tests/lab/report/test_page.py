@@ -174,3 +174,12 @@ def test_results_folder_on_the_command_line(
         assert main(["report", str(tmp_path), "--markdown", str(markdown)]) == 2
         assert markdown.read_text() == text
     assert not Path("report.html").exists()
+
+
+def test_markdown_shows_a_name_as_it_is() -> None:
+    made = record_json()
+    made["data"]["name"], made["data"]["kind"] = "[a](http://b) `c` <d>", "*e*"
+    tables, _, commands = results_markdown([parsed(made)]).partition("```\n")
+    assert r"\[a\](http://b) \`c\` &lt;d>" in tables and r"\*e\*" in tables
+    assert not re.search(r"(?<!\\)[\[`]", tables.replace(" [", " ")) and "<d>" not in tables
+    assert "'[a](http://b) `c` <d>'" in commands

@@ -1,5 +1,6 @@
 """The tables of a results folder as Markdown: what docs/results.md is rebuilt from."""
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from sbac.lab.naming import collect
 from sbac.lab.paper import NOTES, W_NOTE, paper_score, what_w_changes
 from sbac.lab.representing import ONE
 from sbac.lab.tables import Block, ScoreTable, expected_scores, score_tables
+from sbac.records import as_json, is_list, is_object, parse
 from sbac.results.measured import MeasuredRun
 from sbac.results.outcome import difference
 from sbac.results.series import Series
@@ -29,11 +31,14 @@ from sbac.text import (
 
 TRIES = (1, 2, 3, 5, 10, 20, 35)
 """For how many policies tried a table has a column."""
+MARKUP = re.compile(r"[\\`*\[\]]")
 BEGIN, END = "<!-- tables: begin (written by sbac report) -->", "<!-- tables: end -->"
 
 
 def results_markdown(records: Sequence[MeasuredRun], developed_on: Sequence[MeasuredRun] = ()) -> str:
     """All tables of some cells; the one setting of a method comes from the trainings it was developed on, if given."""
+    commands = "\n".join(bench_commands(records))
+    records, developed_on = (list(map(_escaped, group)) for group in (records, developed_on))
     series = collect(records, developed_on)
     tables = score_tables(series)
     if not records:
@@ -46,7 +51,22 @@ def results_markdown(records: Sequence[MeasuredRun], developed_on: Sequence[Meas
         parts.append(f"Trained, and not yet measured with their final episodes: {', '.join(unfinished)}.")
     if any(paper_score(s) is not None for s in series):
         parts.append(NOTES)
-    return "\n\n".join([*parts, *_provenance(records)])
+    return "\n\n".join([*parts, *_provenance(records, commands)])
+
+
+def _escaped(record: MeasuredRun) -> MeasuredRun:
+    """The record with names that Markdown shows as they are: tables mark numbers up, names must not."""
+
+    def escaped(value: object) -> object:
+        if isinstance(value, str):
+            return MARKUP.sub(r"\\\g<0>", value).replace("<", "&lt;")
+        if is_object(value):
+            return {escaped(key): escaped(entry) for key, entry in value.items()}
+        return [escaped(entry) for entry in value] if is_list(value) else value
+
+    written: object = as_json(record)
+    plain = escaped(written)
+    return record if plain == written else parse(type(record), plain, "the record")
 
 
 def _scores(table: ScoreTable) -> list[str]:
@@ -223,7 +243,7 @@ def _percents(values: Iterable[float | None]) -> str:
     return " / ".join(map(percent, values))
 
 
-def _provenance(records: Sequence[MeasuredRun]) -> list[str]:
+def _provenance(records: Sequence[MeasuredRun], commands: str) -> list[str]:
     head = ["dataset", "kind", "rows", "data hash", "method", "preset", "steps", "seeds", "code", "machine", "date"]
     rows = [
         [
@@ -242,7 +262,6 @@ def _provenance(records: Sequence[MeasuredRun]) -> list[str]:
         for cell in records
         if isinstance(cell, CellRecord)
     ]
-    commands = "\n".join(bench_commands(records))
     return [
         "## How each number was made",
         markdown_table(head, rows),
