@@ -1,7 +1,7 @@
 """`sbac export`: a trained policy as a file for other software."""
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,9 +48,13 @@ def _policy(target: Path, label: str | None) -> "Policy":
             raise UserError(f"{target}: holds the policy {policy.config['label']}, not {label}")
         return policy
     labels = read_record(target).labels
-    wanted = label or _selected(target) or (labels[0] if len(labels) == 1 else None)
+    selected = _selected(target)
+    wanted = label or selected.label or (labels[0] if len(labels) == 1 else None)
     if wanted is None:
         raise UserError(f"{target}: holds {len(labels)} policies; name one with --label, such as {labels[0]}")
+    for candidate in selected.candidates:  # of other runs as well
+        if candidate.label == wanted and candidate.path is not None:
+            return Policy.load(target / candidate.path)
     if wanted not in labels:
         raise unknown(f"policy of {target}", wanted, labels)
     path = policy_file(target, wanted)
@@ -60,15 +64,24 @@ def _policy(target: Path, label: str | None) -> "Policy":
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """A policy that was judged, and its file, from the folder of the choice."""
+
+    label: str
+    path: str | None = None
+
+
+@dataclass(frozen=True)
 class Selection:
     """What is read here of the file in which `sbac select` names its choice."""
 
-    label: str
+    label: str | None = None
+    candidates: list[Candidate] = field(default_factory=list[Candidate])
 
 
-def _selected(folder: Path) -> str | None:
+def _selected(folder: Path) -> Selection:
     from sbac.files import read_json
     from sbac.records import parse
 
     path = folder / "selection.json"
-    return parse(Selection, read_json(path), str(path)).label if path.exists() else None
+    return parse(Selection, read_json(path), str(path)) if path.exists() else Selection()

@@ -83,10 +83,11 @@ def _card(args: argparse.Namespace) -> int:
     if len(args.targets) != 1:
         raise UserError(f"--card: {len(args.targets)} runs; expected one")
     run = Run.load(Path(args.targets[0]))
-    if args.label is not None and args.label not in run.record.labels:
-        raise unknown("policy", args.label, run.record.labels)
-    data = log_of(run, args.data)
-    choice = read_choice(Path(args.targets[0])) or choose(run, data).record
+    data = log_of([run], args.data)
+    choice = read_choice(Path(args.targets[0])) or choose([run], data).record
+    labels = [candidate.label for candidate in choice.candidates]
+    if args.label is not None and args.label not in labels:
+        raise unknown("policy", args.label, labels)
     out = Path(args.out or "card.html")
     write_atomic(out, build_card(run, read_log(data, choice.discount), choice, args.label).encode())
     print(f"card of {args.label or choice.label} in {out}")

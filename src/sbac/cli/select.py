@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 def add(commands: Commands) -> None:
     parser = commands.add_parser(
         "select",
-        help="choose a policy of a run without an environment",
-        description="Rank the policies of a run from the log alone: estimated value, gain over the log with a 90 % "
+        help="choose a policy of one or several runs without an environment",
+        description="Rank the policies of all runs from the log alone: estimated value, gain over the log with a 90 % "
         "interval, and what speaks against an estimate. With --try, a few real episodes decide among the best; they "
-        "are kept in RUN/trials.jsonl, and trying goes on from there.",
-        epilog="examples: sbac select runs/demo\n          sbac select runs/demo --try 20 --env hopper-medium-v2",
+        "are kept in RUN/trials.jsonl, and trying goes on from there. Of several runs, the first one's folder holds "
+        "both, and its preset is taken where the estimates cannot tell.",
+        epilog="examples: sbac select runs/demo\n          sbac select runs/sbac runs/iql\n"
+        "          sbac select runs/demo --try 20 --env hopper-medium-v2",
     )
-    parser.add_argument("target", metavar="RUN", help="a run's folder")
+    parser.add_argument("targets", nargs="+", metavar="RUN", help="a run's folder")
     parser.add_argument("--data", metavar="D", help="the log to judge on (default: the one that the run learned from)")
     parser.add_argument("--effort", metavar="NAME", help="quick or full (default: quick for runs of preset quick)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the estimates (default: 0)")
@@ -50,24 +52,24 @@ def _select(args: argparse.Namespace) -> int:
 
     if args.env is not None and args.tries is None:
         raise UserError("--env: only read with --try; the choice itself needs no environment")
-    run = Run.load(Path(args.target))
-    record = None if args.tries is None else read_choice(Path(args.target))  # trying goes on where it stopped
+    runs = [Run.load(Path(target)) for target in args.targets]
+    record = None if args.tries is None else read_choice(Path(args.targets[0]))  # trying goes on where it stopped
     if record is None:
         data = None if args.data is None else load_log(args.data, args)
-        choice = choose(run, data, args.effort, args.seed, args.beside)
+        choice = choose(runs, data, args.effort, args.seed, args.beside)
         show(choice, args.json)
         record = choice.record
-    return 0 if args.tries is None else _try(run, record, args.tries, args.env)
+    return 0 if args.tries is None else _try(runs[0], record, args.tries, args.env)
 
 
 def choose(
-    run: "Run",
+    runs: "Sequence[Run]",
     data: "Dataset | str | None" = None,
     effort: str | None = None,
     seed: int = 0,
     beside: Sequence[str] = ("model",),
 ) -> "Choice":
-    """Selects with a progress bar, and writes the choice into the run's folder."""
+    """Selects with a progress bar, and writes the choice into the first run's folder."""
     from sbac.progress import Progress
     from sbac.trust.choosing import select, write_choice
 
@@ -81,9 +83,9 @@ def choose(
         bar.reach(done)
 
     with Progress() as bar:
-        choice = select(run, data, effort=effort, seed=seed, beside=beside, progress=reached)
-    if run.folder is not None:
-        write_choice(run.folder, choice)
+        choice = select(runs, data, effort=effort, seed=seed, beside=beside, progress=reached)
+    if runs[0].folder is not None:
+        write_choice(runs[0].folder, choice.record, choice.clone)
     return choice
 
 
@@ -94,14 +96,14 @@ def show(choice: "Choice", as_lines: bool = False) -> None:
     from sbac.trust.describe import choice_text
 
     if as_lines:
-        print("\n".join(json.dumps(row) for row in choice.table))
+        print("\n".join(json.dumps(row) for row in (choice.log_row, *choice.table)))
     else:
         print(choice_text(choice))
 
 
 def _try(run: "Run", choice: "ChoiceRecord", tries: int, environment: str | None) -> int:
     from sbac.evaluation.evaluate_run import own_environment
-    from sbac.trust.choosing import label_of
+    from sbac.trust.choosing import policy_of
     from sbac.trust.describe import trials_text
     from sbac.trust.trials import try_policies
 
@@ -109,7 +111,7 @@ def _try(run: "Run", choice: "ChoiceRecord", tries: int, environment: str | None
     where = environment or own_environment(run.folder, run.policies[0])
     if where is None:
         raise UserError(f"{run.folder}: no environment is known for it; name one with --env")
-    ranked = [candidate.label for candidate in choice.candidates if candidate.value is not None]
-    policies = {label_of(policy): policy for policy in run.policies}
+    policies = {each.label: policy_of(run, each) for each in choice.candidates if each.value is not None}
+    ranked = list(policies)
     print(trials_text(try_policies(run.folder, policies, ranked, where, tries), ranked))
     return 0

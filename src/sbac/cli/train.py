@@ -141,7 +141,7 @@ def _train(args: argparse.Namespace) -> int:
     )
     _show(run, out)
     if args.select and isinstance(data, Dataset):
-        show(choose(run, data))
+        show(choose([run], data))
     return 0
 
 

@@ -17,7 +17,7 @@ from sbac.report.summary import outcome
 from sbac.results.describe import describe
 from sbac.results.measured import MeasuredRun
 from sbac.runs import DataRecord, Episodes, EvaluationRow, LogReturns, MetricRow, Place, Run, RunRecord, Watch
-from sbac.trust.choosing import CandidateRecord, ChoiceRecord
+from sbac.trust.choosing import CHOICE_FORMAT, CandidateRecord, ChoiceRecord, LogRecord
 
 CLONES, POLICIES = (10.0, 12.0, 11.0), (20.0, 11.0, 23.0)
 
@@ -107,7 +107,8 @@ def judged_run(folder: Path, gain: float, log: float = 50.0, warnings: tuple[str
     low, high = (None, None) if warnings else (gain - 2, gain + 2)
     taken = CandidateRecord("seed=1", 1, {}, log + gain, None, None, gain, low, high, list(warnings), bool(warnings))
     other = CandidateRecord("seed=0", 0, {}, log, None, None, 0.0, -1.0, 1.0, [], False)
-    choice = ChoiceRecord(1, "seed=1", True, "it promises the most", log, 0.99, [other, taken])
+    logged = LogRecord("log", str(log), log, log, 1.0, 0.0, [log])
+    choice = ChoiceRecord(CHOICE_FORMAT, "seed=1", True, "it promises the most", logged, 0.99, [other, taken])
     folder.mkdir()
     write_json(folder / "selection.json", as_json(choice))
     return Run(run.record, [], run.metric_rows, run.evaluation_rows, folder)
