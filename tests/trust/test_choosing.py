@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from sbac.trust.choosing import (
     apart,
     candidate_record,
     decide,
+    log_of,
     log_record,
     policy_of,
     preset_setting,
@@ -304,6 +306,52 @@ def test_bad_input_is_named(trained, tmp_path) -> None:
     small = sbac.Dataset(np.zeros((4, 2)), np.zeros((4, 1)), np.zeros(4), np.ones(4))
     with pytest.raises(sbac.UserError, match="the run's policies expect \\(6, 1\\)"):
         select(run, small, effort=TINY)
+
+
+@pytest.fixture
+def learned_from_a_file(tmp_path, monkeypatch):
+    """A run that was given its log as a path from the folder it was started in."""
+    place = tmp_path / "first"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    sbac.Dataset(**Table.random(0).log(25, 0)).save("log.npz")
+    sbac.Dataset(**Table.random(0).log(25, 1)).save("other.npz")
+    small = {"steps": 3, "seeds": 1, "evaluate": False, "hidden": [8], "batch_size": 8}
+    return place, [sbac.train(name, "bc", out=f"runs/{name[:3]}", **small) for name in ("log.npz", "other.npz")]
+
+
+def test_the_log_is_the_one_that_was_learned_from(learned_from_a_file, tmp_path, monkeypatch) -> None:
+    place, (run, other) = learned_from_a_file
+    hash_of = sbac.load("log.npz").hash
+    assert log_of([run], None).hash == hash_of
+    monkeypatch.chdir(tmp_path)  # from elsewhere by its absolute path
+    loaded = sbac.Run.load(place / "runs/log")
+    assert log_of([loaded], None).hash == hash_of
+    sbac.load(place / "other.npz").save("log.npz")  # of the same name, and another log
+    assert log_of([loaded], None).hash == hash_of
+    (place / "log.npz").unlink()
+    with pytest.raises(sbac.UserError, match="not the log that the run learned from.*name it with --data"):
+        log_of([loaded], None)
+    (tmp_path / "log.npz").unlink()
+    with pytest.raises(sbac.UserError, match="its log 'log.npz' is not found.*name it with --data"):
+        log_of([loaded], None)
+
+
+def test_runs_of_two_logs_are_judged_only_on_one_that_is_named(learned_from_a_file, capsys) -> None:
+    from sbac import cli
+
+    _, runs = learned_from_a_file
+    with pytest.raises(sbac.UserError, match="runs/oth: it did not learn from log.npz, as runs/log did"):
+        select(runs, effort=TINY)
+    judged = select(runs, "other.npz", effort=TINY, beside=())
+    assert judged.record.log.learned_elsewhere == ["log.npz"]
+    assert "NOT the log that policies learned from, log.npz" in choice_text(judged)
+    assert "NOT the log" not in choice_text(select(runs[1], "other.npz", effort=TINY, beside=()))
+    write_choice(runs[0].folder, judged.record, judged.clone)
+    assert cli.main(["report", "runs/log", "--card", "--out", "card.html"]) == 2
+    assert "it was judged on another log, other.npz; name that with --data" in capsys.readouterr().err
+    assert cli.main(["report", "runs/log", "--card", "--out", "card.html", "--data", "other.npz"]) == 0
+    assert "learned from log.npz; judged on other.npz, another log," in Path("card.html").read_text()
 
 
 def test_a_diverged_policy_is_set_aside(trained) -> None:

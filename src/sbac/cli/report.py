@@ -85,6 +85,8 @@ def _card(args: argparse.Namespace) -> int:
     run = Run.load(Path(args.targets[0]))
     data = log_of([run], args.data)
     choice = read_choice(Path(args.targets[0])) or choose([run], data).record
+    if data.hash != choice.log.hash:
+        raise UserError(f"{args.targets[0]}: it was judged on another log, {choice.log.name}; name that with --data")
     labels = [candidate.label for candidate in choice.candidates]
     if args.label is not None and args.label not in labels:
         raise unknown("policy", args.label, labels)

@@ -61,7 +61,9 @@ def build_card(run: Run, log: JudgedLog, choice: ChoiceRecord, label: str | None
         Section("policies", "The policies that were compared", [_compared(choice)]),
     ]
     title = f"Policy card: {policy_record(policy).algorithm}, {chosen}"
-    return render(title, f"learned from {log.data.name}; judged from the log, without a simulator", sections, card=True)
+    learned = ", ".join(choice.log.learned_elsewhere) or log.data.name
+    judged = f"judged on {log.data.name}, another log," if choice.log.learned_elsewhere else "judged from the log,"
+    return render(title, f"learned from {learned}; {judged} without a simulator", sections, card=True)
 
 
 # --- What is found ----------------------------------------------------------------------------------------------------

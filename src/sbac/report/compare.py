@@ -11,7 +11,7 @@ from sbac.text import counted, number, setting_text, text_table, within
 from sbac.trust.choosing import ChoiceRecord, read_choice
 from sbac.trust.describe import decimals, episode_text
 
-IGNORED = {"labels", "runs", "format", "command", "log"}
+IGNORED = {"labels", "runs", "format", "command", "log", "paths"}
 
 
 def compare(first: Run, second: Run, names: tuple[str, str]) -> str:

@@ -130,6 +130,8 @@ class LogRecord:
     """The share of the episodes that end early, before a time limit."""
     returns: list[float]
     """The discounted returns of its episodes, whose mean is `value`, from the least to the largest: 100 quantiles."""
+    learned_elsewhere: list[str] = field(default_factory=list[str])
+    """The names of the logs that policies learned from, where they are others than this one."""
 
 
 def log_record(log: JudgedLog, returns: NDArray[np.float64]) -> LogRecord:
@@ -324,7 +326,7 @@ def select(
     label, decided, reason = decide(candidates, preset, [row for row in first if row.label != CLONE])
     candidates.sort(key=lambda row: (row.label != label, row.set_aside, -row.promise))
     best = next(each.policy for each in judged if each.label == label)
-    logged = log_record(log, question.once(fit).returns)
+    logged = replace(log_record(log, question.once(fit).returns), learned_elsewhere=learned_elsewhere(runs, log.data))
     record = ChoiceRecord(CHOICE_FORMAT, label, decided, reason, logged, log.discount, candidates)
     return Choice(best, record, clone)
 
@@ -419,26 +421,44 @@ def default_effort(record: RunRecord) -> str:
 
 
 def log_of(runs: Sequence[Run], data: Dataset | str | None) -> Dataset:
-    """The log that the policies are judged on: the one that is named, or the runs' own."""
+    """The log that the policies are judged on: the one that is named, or the one that all runs learned from."""
     if data is not None:
         return load(data)
     if not runs:
         raise UserError("policies that come from no run have no log; name one (data=)")
-    run = runs[0]
-    where = run.folder or "the run"
-    if run.record.data is None:
+    log = own_log(runs[0])
+    for run in runs[1:]:
+        if run.record.data is None or run.record.data.hash != log.hash:
+            raise UserError(
+                f"{run.folder or 'a run'}: it did not learn from {log.name}, as {runs[0].folder or 'the first run'} "
+                "did; name the log to judge all of them on with --data"
+            )
+    return log
+
+
+def own_log(run: Run) -> Dataset:
+    """The log that a run learned from, by the path that it was given; its hash tells that it is the same."""
+    where, learned = run.folder or "the run", run.record.data
+    if learned is None:
         raise UserError(f"{where}: it learned in an environment and has no log; name one with --data")
-    try:
-        named = load(run.record.data.name)
-    except UserError as error:
-        raise UserError(
-            f"{where}: its log {run.record.data.name!r} is not found ({error}); name it with --data"
-        ) from None
-    if named.hash != run.record.data.hash:
-        raise UserError(
-            f"{where}: {run.record.data.name!r} is not the log that the run learned from; name it with --data"
-        )
-    return named
+    problem = ""
+    sources: list[str] = [*(run.record.paths or []), learned.name]
+    for source in dict.fromkeys(sources):
+        try:
+            log = load(source)
+        except UserError as error:
+            problem = problem or f"its log {source!r} is not found ({error})"
+            continue
+        if log.hash == learned.hash:
+            return log
+        problem = f"{source!r} is not the log that the run learned from, or was read with other options"
+    raise UserError(f"{where}: {problem}; name it with --data")
+
+
+def learned_elsewhere(runs: Sequence[Run], log: Dataset) -> list[str]:
+    """The names of the logs that the runs learned from, as far as they are others."""
+    learned = [run.record.data for run in runs if run.record.data is not None]
+    return list(dict.fromkeys(data.name for data in learned if data.hash != log.hash))
 
 
 def check_sizes(log: JudgedLog, policy: Policy) -> None:

@@ -45,8 +45,10 @@ def logged_text(log: LogRecord) -> tuple[str, str]:
 
 
 def log_text(log: LogRecord) -> str:
-    """How its episodes go."""
-    return f"{log.length:,.0f} steps an episode on average, {100 * log.ends:.0f} % of the episodes end early"
+    """How its episodes go, and whether others taught the policies."""
+    return f"{log.length:,.0f} steps an episode on average, {100 * log.ends:.0f} % of the episodes end early" + (
+        f"; NOT the log that policies learned from, {', '.join(log.learned_elsewhere)}" if log.learned_elsewhere else ""
+    )
 
 
 def episode_text(row: CandidateRecord) -> str:
