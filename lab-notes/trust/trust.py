@@ -36,15 +36,24 @@ def measure(results: Path, cell: CellRecord, effort_name: str | None) -> list[di
     import jax
 
     from sbac.runs import Run
-    from sbac.trust.choosing import default_effort, discount_of, judged_candidates, log_of, preset_setting
-    from sbac.trust.evidence import find_effort
+    from sbac.trust.choosing import (
+        contenders,
+        default_effort,
+        discount_of,
+        judged_candidates,
+        log_of,
+        preset_setting,
+    )  # fmt: skip
+    from sbac.trust.evidence import Question, find_effort
     from sbac.trust.log import read_log
 
     run = Run.load(folder_of(results, cell))
     started = time.perf_counter()
-    log = read_log(log_of(run, None), discount_of(run.record))
+    log = read_log(log_of([run], None), discount_of(run.record))
     effort = find_effort(effort_name or default_effort(run.record))
-    candidates = judged_candidates(run, log, effort)
+    judged = contenders([run])
+    finite = [each.policy for each in judged if each.is_finite]
+    candidates = judged_candidates(Question(log, finite, effort), judged)
     seconds = time.perf_counter() - started
     jax.clear_caches()  # the next log has other sizes
     preset = preset_setting(run.record)

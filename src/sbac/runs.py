@@ -123,6 +123,8 @@ class RunRecord:
     rounds: Rounds | None = None
     log: LogReturns | None = None
     command: list[str] | None = None
+    paths: list[str] | None = None
+    """Where the log was found: the name or path as it was given, and the absolute path."""
 
     @cached_property
     def common(self) -> list[CommonFields]:

@@ -10,7 +10,7 @@ from sbac import cli
 from sbac.files import write_json
 from sbac.policy import Policy
 from sbac.runs import Run
-from sbac.trust.choosing import CandidateRecord, ChoiceRecord, write_choice
+from sbac.trust.choosing import CHOICE_FORMAT, CandidateRecord, ChoiceRecord, LogRecord, write_choice
 from tests.exporting.policies import make_policy
 
 LABELS = ["alpha=1_seed=0", "alpha=2_seed=0"]
@@ -57,7 +57,8 @@ def test_the_selected_policy_while_it_is_the_one_that_was_judged(
         CandidateRecord(label, 0, {}, *(None,) * 6, warnings=[], set_aside=True, policy=policy.hash)
         for label, policy in zip(LABELS, Run.load(run).policies, strict=True)
     ]
-    write_choice(run, ChoiceRecord(1, LABELS[1], True, "", 0.0, 0.99, judged))
+    log = LogRecord("log", "hash", 0.0, 0.0, 1.0, 0.0, [0.0])
+    write_choice(run, ChoiceRecord(CHOICE_FORMAT, LABELS[1], True, "", log, 0.99, judged))
     out = tmp_path / "policy.onnx"
     assert cli.main(["export", str(run), "--out", str(out)]) == 0
     assert exported_actions(out) == 2

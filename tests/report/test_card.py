@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from markupsafe import Markup
 
 import sbac
 from sbac.policy import Policy
@@ -12,7 +13,7 @@ from sbac.records import Settings
 from sbac.report.card import build_card, largest, returns_picture
 from sbac.runs import DataRecord, Run, RunRecord, Watch
 from sbac.trust.behaviour import behaviour_at, clone, compared_rows, departures
-from sbac.trust.choosing import CandidateRecord, ChoiceRecord
+from sbac.trust.choosing import CHOICE_FORMAT, CandidateRecord, ChoiceRecord, LogRecord
 from sbac.trust.log import read_log
 from truth.logged import Linear
 
@@ -49,7 +50,8 @@ def choice(**changes) -> ChoiceRecord:
     row = {"value": 5.0, "low": 4.5, "high": 5.5, "gain": 0.5, "gain_low": 0.2, "gain_high": 0.8, "warnings": []}
     row |= {"set_aside": bool(changes.get("warnings"))} | changes
     candidate = CandidateRecord(LABEL, 0, {"alpha": 2.0}, diagnostics=SAID, **row)
-    return ChoiceRecord(1, LABEL, True, "the largest estimated gain", 4.5, 0.9, [candidate])
+    logged = LogRecord("<log>", "0", 4.5, 40.0, 50.0, 0.25, [3.0, 4.0, 6.5])
+    return ChoiceRecord(CHOICE_FORMAT, LABEL, True, "the largest estimated gain", logged, 0.9, [candidate])
 
 
 class Words(HTMLParser):
@@ -73,6 +75,17 @@ def test_the_card_says_how_much_better_and_how_sure(run, log) -> None:
     assert "40 episodes" in page.text and "<log>" in page.text
     assert "gain by the learned model" in page.text
     assert "script" not in page.tags and "svg" in page.tags
+
+
+def test_the_first_row_is_the_log_and_its_value_is_the_one_behind_the_gain(run, log, monkeypatch) -> None:
+    drawn: list[tuple[object, ...]] = []
+    monkeypatch.setattr("sbac.report.card.returns_picture", lambda *given: drawn.append(given) or Markup("<svg></svg>"))
+    text = Words(build_card(run, log, choice())).text
+    rows = text[text.index("The policies that were compared") :]
+    assert rows.index("the log") < rows.index(LABEL)
+    assert "the log's mean is 4.500" in text and "mean discounted return is 4.500" in text
+    assert "50 steps an episode on average, 25 % of the episodes end early" in rows
+    assert "40.00" in rows and drawn == [([3.0, 4.0, 6.5], 4.5, 5.0, (4.5, 5.5), None)]
 
 
 def test_a_warning_stands_in_place_of_an_interval(run, log) -> None:
@@ -109,7 +122,7 @@ def test_a_state_where_both_act_alike_is_no_departure(log) -> None:
 
 
 def test_the_picture_holds_everything() -> None:
-    svg = returns_picture(np.array([1.0, 2.0, 3.0]), 9.0, (5.0, 20.0), [10.0, 12.0])
+    svg = returns_picture([1.0, 2.0, 3.0], 2.0, 9.0, (5.0, 20.0), [10.0, 12.0])
     for name in ("the log's mean", "estimate", "in the environment"):
         assert f">{name}</text>" in svg, name
     ticks = [float(text) for text in re.findall(r">([\d.]+)</text>", svg)]

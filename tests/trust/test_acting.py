@@ -33,7 +33,7 @@ TOLERANCE = 1e-4
 @pytest.mark.parametrize("kind", [*SINGLE, "committee-of-tanh-gaussian"])
 def test_every_kind_acts_as_in_numpy(log, kind) -> None:
     policies = [make_policy(kind, seed=seed, observations=5, actions=2) for seed in (0, 1)]
-    assert alike(policies) is not None
+    assert [numbers for numbers, _ in alike(policies)] == [[0, 1]]
     actors = Actors(log, policies)
     after, first = (np.asarray(part) for part in actors.tables())
     observations = log.data.next_observations[log.rows]
@@ -50,9 +50,28 @@ def test_every_kind_acts_as_in_numpy(log, kind) -> None:
 
 def test_other_functions_act_beside_them(log) -> None:
     policies = [make_policy("deterministic", seed=0, observations=5, actions=2), lambda x: np.zeros((len(x), 2))]
-    assert alike(policies) is None
-    after, _ = Actors(log, policies).tables()
+    actors = Actors(log, policies)
+    assert actors.program is None and [numbers for numbers, _ in alike(policies)] == [[0]]
+    after, _ = actors.tables()
     np.testing.assert_allclose(after[2], log.units.actions(np.zeros((len(log.rows), 2))))
+
+
+def test_kinds_act_on_the_device_each_in_a_group(log) -> None:
+    """Policies of two kinds that stand mixed: every action is at its policy's place."""
+    kinds = ["deterministic", "tanh-gaussian", "deterministic", "tanh-gaussian"]
+    policies = [make_policy(kind, seed=seed, observations=5, actions=2) for seed, kind in enumerate(kinds)]
+    assert [numbers for numbers, _ in alike(policies)] == [[0, 2], [1, 3]]
+    actors = Actors(log, policies)
+    assert actors.program is not None
+    rng = np.random.default_rng(0)
+    states = rng.normal(size=(4, 30, 5)).astype(np.float32)
+    observations = log.units.observations(states)
+    wanted = [log.act(policy, rows) for policy, rows in zip(policies, observations, strict=True)]
+    np.testing.assert_allclose(actors.at(states), wanted, atol=TOLERANCE)
+    after, first = actors.tables()
+    following = log.data.next_observations[log.rows]
+    np.testing.assert_allclose(after[1:], [log.act(policy, following) for policy in policies], atol=TOLERANCE)
+    assert first.shape == (5, log.episodes, 2)
 
 
 def test_a_policy_that_is_no_number_is_named(log) -> None:

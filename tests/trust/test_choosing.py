@@ -3,17 +3,25 @@
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import sbac
+from sbac.cli.select import show
 from sbac.policy import Policy
+from sbac.report.card import build_card
+from sbac.trust.behaviour import behaviour_at, cloned
 from sbac.trust.choosing import (
+    CLONE,
     Choice,
     apart,
     candidate_record,
     decide,
+    log_of,
+    log_record,
+    policy_of,
     preset_setting,
     read_choice,
     select,
@@ -22,7 +30,8 @@ from sbac.trust.choosing import (
 )
 from sbac.trust.describe import choice_text
 from sbac.trust.estimates import conclude
-from sbac.trust.evidence import Effort
+from sbac.trust.evidence import Effort, Question
+from sbac.trust.log import read_log
 from sbac.trust.trials import read_trials
 from truth.logged import Table
 
@@ -113,6 +122,32 @@ def test_the_usual_setting_is_the_nearest_by_ratio() -> None:
     assert apart("q", "none") == 1.0 and apart(0.0, 0.0) == 0.0
 
 
+def clone(gains=(1.0, 1.1, 1.0, 0.9), **changes):
+    return replace(candidate(1.0, gains, **changes), label=CLONE, setting={})
+
+
+def test_what_does_not_promise_more_than_the_clone_is_not_taken() -> None:
+    """Of policies and clone, all by the same estimate."""
+    assert decide([LOW, USUAL, clone((0.5, 0.5, 0.6, 0.4))], {"alpha": 1.0}).label == USUAL.label
+    verdict = decide([LOW, USUAL, clone((1.2, 1.3, 1.2, 1.1))], {"alpha": 1.0})
+    assert verdict.label == CLONE and "clone of the log" in verdict.reason
+    same = clone((0.9, 1.0, 1.1, 1.0))
+    assert decide([LOW, USUAL, same], {"alpha": 1.0}).label == CLONE
+    close = candidate(4.0, [1.2, 1.3, 1.3, 1.2])  # cannot be told from the preset's, which the clone equals
+    assert decide([LOW, USUAL, close], {"alpha": 1.0}).label == USUAL.label
+    assert decide([LOW, USUAL, close, same], {"alpha": 1.0}).label == close.label
+
+
+def test_a_clone_that_is_set_aside_decides_nothing() -> None:
+    assert decide([LOW, USUAL, clone((9.0, 9.1, 9.0, 8.9), distance=9.0)], {"alpha": 1.0}).label == USUAL.label
+
+
+def test_where_it_cannot_tell_the_first_runs_preset_is_taken() -> None:
+    other = replace(candidate(1.0, [0.9, 1.1, 1.2, 1.0]), label="other/alpha=1_seed=0")
+    assert decide([USUAL, other], {"alpha": 1.0}, [USUAL]).label == USUAL.label
+    assert decide([USUAL, other], {"alpha": 1.0}, [other]).label == other.label
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     data = sbac.Dataset(**Table.random(0).log(40, 0))
@@ -130,19 +165,112 @@ def choice(trained):
 
 
 def test_a_choice_has_what_the_contract_names(choice, trained) -> None:
-    assert isinstance(choice, Choice) and choice.best in trained[2].policies
-    assert len(choice.table) == 2
+    assert isinstance(choice, Choice) and choice.best in (*trained[2].policies, choice.clone)
+    assert {row["label"] for row in choice.table} == {"alpha=0.5_seed=0", "alpha=2_seed=0", CLONE}
     first = choice.table[0]
     assert first["label"] == choice.label == choice.best.config["label"]
     names = {"label", "alpha", "seed", "value", "low", "high", "gain", "gain_low", "gain_high", "warnings", "set_aside"}
-    assert set(first) == names
-    assert {row["alpha"] for row in choice.table} == {0.5, 2.0}
+    assert set(first) == names | {"episode", "episode_low", "episode_high"}
+    assert {row["alpha"] for row in choice.table} == {0.5, 2.0, None}
     for row in choice.table:
         assert (row["gain_low"] is None) == bool(row["warnings"])
     for candidate in choice.candidates:
         assert "model_gain" in candidate.diagnostics
     json.dumps(choice.table, allow_nan=False)
     assert choice.label in choice_text(choice)
+
+
+def test_the_first_row_is_the_log_itself(choice, trained, capsys) -> None:
+    data = trained[0]
+    log = {"episode": data.returns.mean(), "length": 50.0, "ends": 0.0, "value": choice.log, "gain": 0.0}
+    assert choice.log_row["label"] == "the log"
+    assert {name: choice.log_row[name] for name in log} == pytest.approx(log, rel=1e-5)
+    for row in choice.table:
+        assert row["value"] - choice.log == pytest.approx(row["gain"])
+    assert choice.log == pytest.approx(np.mean(choice.record.log.returns), rel=0.01)
+    show(choice, as_lines=True)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [choice.log_row, *choice.table]
+    show(choice)
+    rows = capsys.readouterr().out.splitlines()
+    at = next(number for number, line in enumerate(rows) if line.startswith("policy"))
+    assert rows[at + 2].split()[:4] == ["the", "log", f"{data.returns.mean():.2f}", f"{choice.log:.2f}"]
+    assert "50 steps an episode on average, 0 % of the episodes end early" in rows[0]
+
+
+def test_episodes_that_end_early_are_counted() -> None:
+    ends = np.zeros(40, bool)
+    ends[[3, 19, 29]] = True
+    cuts = np.zeros(40, bool)
+    cuts[39] = True
+    rng = np.random.default_rng(0)
+    columns = {"observations": rng.normal(size=(40, 2)), "actions": rng.uniform(-1, 1, (40, 1)), "rewards": np.ones(40)}
+    log = read_log(sbac.Dataset(**columns, terminals=ends, timeouts=cuts), 0.9)
+    record = log_record(log, np.array([1.0, 2.0, 3.0, 6.0]))
+    assert (record.value, record.episode, record.length, record.ends) == (3.0, 10.0, 10.0, 0.75)
+    assert record.returns[0] == 1.0 and record.returns[-1] == 6.0 and len(record.returns) == 100
+
+
+@pytest.fixture(scope="module")
+def second(trained, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("other") / "other"
+    sbac.train(trained[0], "td3-bc", steps=30, seeds=1, evaluate=False, out=folder, hidden=[8], batch_size=32)
+    return folder
+
+
+def test_several_runs_are_judged_in_one_go(trained, second, tmp_path, monkeypatch, capsys) -> None:
+    """Two methods: all act on the device. The card and the export follow the choice into the other run's folder."""
+    from sbac import cli
+
+    data, folder = trained[0], tmp_path / "run"
+    shutil.copytree(trained[1], folder)
+    shutil.copytree(second, tmp_path / "other")
+    judged = select([folder, tmp_path / "other"], data, effort=TINY)
+    labels = {"run/alpha=0.5_seed=0", "run/alpha=2_seed=0", "other/alpha=2.5_seed=0", CLONE}
+    assert {row["label"] for row in judged.table} == labels
+    exported: list[sbac.Policy] = []
+    monkeypatch.setattr("sbac.exporting.export", lambda policy, *_: exported.append(policy))
+    paths = {row.label: row.path for row in judged.candidates}
+    assert paths["run/alpha=2_seed=0"] == "policies/alpha=2_seed=0.safetensors"
+    assert paths["other/alpha=2.5_seed=0"] == "../other/policies/alpha=2.5_seed=0.safetensors"
+    for label in sorted(labels):
+        write_choice(folder, replace(judged.record, label=label), judged.clone)
+        record = read_choice(folder, sbac.Run.load(folder).policies)
+        assert record is not None
+        taken = next(row for row in record.candidates if row.label == label)
+        policy = policy_of(sbac.Run.load(folder), taken)
+        assert cli.main(["export", str(folder), "--out", "policy.onnx"]) == 0
+        assert policy.config["label"] == label.split("/")[-1] == exported[-1].config["label"]
+        np.testing.assert_array_equal(policy(data.observations[:5]), exported[-1](data.observations[:5]))
+    page = build_card(sbac.Run.load(folder), read_log(data, 0.99), record)
+    assert "Policy card: sbac-no-w, run/alpha=2_seed=0" in page
+    assert cli.main(["select", str(folder), str(tmp_path / "nowhere")]) == 2
+    assert "nowhere: no such folder" in capsys.readouterr().err
+
+
+def test_policies_and_functions_are_judged_as_runs_are(trained, choice) -> None:
+    data, _, run = trained
+
+    def nothing(observations):
+        return np.zeros((len(observations), 1))
+
+    judged = select([run.policies[1], nothing, lambda x: nothing(x), nothing], data, effort=TINY, beside=())
+    labels = [row["label"] for row in judged.table]
+    assert sorted(labels) == ["<lambda>", "alpha=2_seed=0", CLONE, "nothing", "nothing (2)"]
+    values = {row["label"]: row["value"] for row in judged.table}
+    assert values["nothing"] == values["nothing (2)"] == values["<lambda>"] != values[CLONE]
+    for bad in ([], [3], [nothing, None]):
+        with pytest.raises(sbac.UserError, match="expected a run"):
+            select(bad, data)
+    with pytest.raises(sbac.UserError, match="name one"):
+        select(nothing)
+
+
+def test_the_clone_acts_as_the_judges_model(trained, choice) -> None:
+    """The policy of the package and the network that it was made of, by two computations."""
+    log = read_log(trained[0], 0.99)
+    mean, _ = behaviour_at(cloned(Question(log, [], TINY)), log.units.states(log.data.observations))
+    np.testing.assert_allclose(choice.clone(log.data.observations), np.tanh(mean), atol=1e-5)
 
 
 def test_nothing_but_policies_and_log_is_read(choice, trained, tmp_path, monkeypatch) -> None:
@@ -209,6 +337,52 @@ def test_bad_input_is_named(trained, tmp_path) -> None:
         select(run, small, effort=TINY)
 
 
+@pytest.fixture
+def learned_from_a_file(tmp_path, monkeypatch):
+    """A run that was given its log as a path from the folder it was started in."""
+    place = tmp_path / "first"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    sbac.Dataset(**Table.random(0).log(25, 0)).save("log.npz")
+    sbac.Dataset(**Table.random(0).log(25, 1)).save("other.npz")
+    small = {"steps": 3, "seeds": 1, "evaluate": False, "hidden": [8], "batch_size": 8}
+    return place, [sbac.train(name, "bc", out=f"runs/{name[:3]}", **small) for name in ("log.npz", "other.npz")]
+
+
+def test_the_log_is_the_one_that_was_learned_from(learned_from_a_file, tmp_path, monkeypatch) -> None:
+    place, (run, other) = learned_from_a_file
+    hash_of = sbac.load("log.npz").hash
+    assert log_of([run], None).hash == hash_of
+    monkeypatch.chdir(tmp_path)  # from elsewhere by its absolute path
+    loaded = sbac.Run.load(place / "runs/log")
+    assert log_of([loaded], None).hash == hash_of
+    sbac.load(place / "other.npz").save("log.npz")  # of the same name, and another log
+    assert log_of([loaded], None).hash == hash_of
+    (place / "log.npz").unlink()
+    with pytest.raises(sbac.UserError, match="not the log that the run learned from.*name it with --data"):
+        log_of([loaded], None)
+    (tmp_path / "log.npz").unlink()
+    with pytest.raises(sbac.UserError, match="its log 'log.npz' is not found.*name it with --data"):
+        log_of([loaded], None)
+
+
+def test_runs_of_two_logs_are_judged_only_on_one_that_is_named(learned_from_a_file, capsys) -> None:
+    from sbac import cli
+
+    _, runs = learned_from_a_file
+    with pytest.raises(sbac.UserError, match="runs/oth: it did not learn from log.npz, as runs/log did"):
+        select(runs, effort=TINY)
+    judged = select(runs, "other.npz", effort=TINY, beside=())
+    assert judged.record.log.learned_elsewhere == ["log.npz"]
+    assert "NOT the log that policies learned from, log.npz" in choice_text(judged)
+    assert "NOT the log" not in choice_text(select(runs[1], "other.npz", effort=TINY, beside=()))
+    write_choice(runs[0].folder, judged.record, judged.clone)
+    assert cli.main(["report", "runs/log", "--card", "--out", "card.html"]) == 2
+    assert "it was judged on another log, other.npz; name that with --data" in capsys.readouterr().err
+    assert cli.main(["report", "runs/log", "--card", "--out", "card.html", "--data", "other.npz"]) == 0
+    assert "learned from log.npz; judged on other.npz, another log," in Path("card.html").read_text()
+
+
 def test_a_diverged_policy_is_set_aside(trained) -> None:
     data, folder, _ = trained
     run = sbac.Run.load(folder)
@@ -216,7 +390,7 @@ def test_a_diverged_policy_is_set_aside(trained) -> None:
     found = select(run, data, effort=TINY, beside=())
     assert found.table[-1]["set_aside"] and found.table[-1]["value"] is None
     assert found.table[-1]["warnings"] == ["its training has diverged"]
-    assert found.best is run.policies[1]
+    assert found.best in (run.policies[1], found.clone)
 
 
 def test_the_presets_setting_comes_from_the_method(trained) -> None:
@@ -232,7 +406,7 @@ def test_trying_takes_up_the_choice_that_stands_in_the_folder(choice, trained, t
 
     folder = tmp_path / "run"
     shutil.copytree(trained[1], folder)
-    write_choice(folder, choice.record)
+    write_choice(folder, choice.record, choice.clone)
     played: list[int] = []
 
     class Played:

@@ -46,6 +46,17 @@ def test_values_of_a_tabular_world(judged) -> None:
         assert estimate.gain_low < estimate.gain < estimate.gain_high
 
 
+def test_value_less_log_is_gain_on_a_log_that_a_time_limit_cuts() -> None:
+    """Episodes of 12 steps at a discount of 0.9: what comes behind the cut is a quarter of the value."""
+    world = dataclasses.replace(Table.random(0), length=12)
+    log = read_log(sbac.Dataset(**world.log(800, 0)), world.discount)
+    estimate = judge(Question(log, [world.acts(world.usual())], SMALL))[0]
+    truth, baseline = world.value(world.mu), estimate.diagnostics["log"]
+    assert log.returns.mean() < 0.8 * truth  # what the log holds is far from what the policies are compared with
+    assert baseline == pytest.approx(truth, rel=0.03)
+    assert estimate.value - baseline == pytest.approx(estimate.gain, rel=1e-9)
+
+
 def test_the_logs_own_value_is_its_mean_return(judged) -> None:
     world, _, question, _ = judged
     fitted = question.once(fit)  # what the estimates were made with
@@ -114,7 +125,7 @@ LOGGED, GAINS = np.array([4.0, 4.1, 3.9]), np.array([1.0, 1.1, 0.9])  # deviatio
 def sound(logged=LOGGED, gains=GAINS, **changes: float) -> Facts:
     """Facts that nothing speaks against, but for these changes."""
     said = summary("fitted_log", np.asarray(logged)) | summary("fitted_gain", np.asarray(gains))
-    return Facts(SOUND | said | changes)
+    return Facts(SOUND | {"log": float(np.mean(logged))} | said | changes)
 
 
 @pytest.mark.parametrize(
@@ -201,6 +212,19 @@ def test_a_policy_that_was_learned_from_the_log_has_a_wider_interval() -> None:
     half = math.hypot(2.919986 * 0.1, UNKNOWN * 2.0)
     assert learned.gain_high - learned.gain == pytest.approx(half)
     assert learned.gain - learned.gain_low == pytest.approx(half + OPTIMISM * SOUND["distance"] * 2.0)
+
+
+def test_a_whole_episode_has_an_interval_built_as_the_gains() -> None:
+    said = {"model_episode": 300.0, "model_episode_spread": 10.0, "model_episode_draws": 5, "episode_deviation": 40.0}
+    given, learned = conclude(sound(**said)), conclude(sound(**said), learned=True)
+    half = 2.131847 * 10.0
+    assert (given.episode_low, given.episode_high) == pytest.approx((300 - half, 300 + half))
+    wider = math.hypot(half, UNKNOWN * 40.0)
+    assert learned.episode_high == pytest.approx(300 + wider)
+    assert learned.episode_low == pytest.approx(300 - wider - OPTIMISM * SOUND["distance"] * 40.0)
+    warned = conclude(sound(**said, reach=3.5))
+    assert warned.episode == 300 and (warned.episode_low, warned.episode_high) == (-math.inf, math.inf)
+    assert math.isnan(conclude(sound()).episode_low)
 
 
 def test_unknown_names_are_named(table) -> None:

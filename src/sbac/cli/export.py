@@ -9,6 +9,7 @@ from sbac.errors import UserError, unknown
 
 if TYPE_CHECKING:
     from sbac.policy import Policy
+    from sbac.trust.choosing import ChoiceRecord
 
 
 def add(commands: Commands) -> None:
@@ -39,7 +40,7 @@ def _export(args: argparse.Namespace) -> int:
 def _policy(target: Path, label: str | None) -> "Policy":
     """A policy file itself; of a run's folder the policy `label`, or the one that was selected, or the only one."""
     from sbac.policy import Policy
-    from sbac.runs import policy_file, read_record
+    from sbac.runs import Run, policy_file, read_record
 
     if target.is_file():
         policy = Policy.load(target)
@@ -47,9 +48,15 @@ def _policy(target: Path, label: str | None) -> "Policy":
             raise UserError(f"{target}: holds the policy {policy.config['label']}, not {label}")
         return policy
     labels = read_record(target).labels
-    wanted = label or _decided(target) or (labels[0] if len(labels) == 1 else None)
+    decided = _decided(target)
+    wanted = label or (decided and decided.label) or (labels[0] if len(labels) == 1 else None)
     if wanted is None:
         raise UserError(f"{target}: holds {len(labels)} policies; name one with --label, such as {labels[0]}")
+    for candidate in decided.candidates if decided else ():  # of other runs as well
+        if candidate.label == wanted:
+            from sbac.trust.choosing import policy_of
+
+            return policy_of(Run.load(target), candidate)
     if wanted not in labels:
         raise unknown(f"policy of {target}", wanted, labels)
     path = policy_file(target, wanted)
@@ -58,10 +65,9 @@ def _policy(target: Path, label: str | None) -> "Policy":
     return Policy.load(path)
 
 
-def _decided(folder: Path) -> str | None:
-    """The policy that was decided for last, if any was."""
+def _decided(folder: Path) -> "ChoiceRecord | None":
+    """What was decided last, if anything was."""
     from sbac.cli.select import decided_last
     from sbac.runs import Run
 
-    record = decided_last(Run.load(folder)) if (folder / "selection.json").exists() else None
-    return None if record is None else record.label
+    return decided_last(Run.load(folder)) if (folder / "selection.json").exists() else None

@@ -77,20 +77,25 @@ def _card(args: argparse.Namespace) -> int:
     from sbac.files import write_atomic
     from sbac.report.card import build_card
     from sbac.runs import Run
-    from sbac.trust.choosing import label_of, log_of, write_choice
+    from sbac.trust.choosing import log_of, write_choice
     from sbac.trust.log import read_log
 
     if len(args.targets) != 1:
         raise UserError(f"--card: {len(args.targets)} runs; expected one")
     run = Run.load(Path(args.targets[0]))
-    if args.label is not None and args.label not in (labels := list(map(label_of, run.policies))):
-        raise unknown("policy", args.label, labels)
-    data = log_of(run, args.data)
+    data = log_of([run], args.data)
     decided = decided_last(run)
-    choice = decided or choose(run, data).record
+    choice = choose([run], data) if decided is None else None
+    record = decided if choice is None else choice.record
+    assert record is not None
+    if data.hash != record.log.hash:
+        raise UserError(f"{args.targets[0]}: it was judged on another log, {record.log.name}; name that with --data")
+    labels = [candidate.label for candidate in record.candidates]
+    if args.label is not None and args.label not in labels:
+        raise unknown("policy", args.label, labels)
     out = Path(args.out or "card.html")
-    write_atomic(out, build_card(run, read_log(data, choice.discount), choice, args.label).encode())
-    if decided is None:
-        write_choice(Path(args.targets[0]), choice)
-    print(f"card of {args.label or choice.label} in {out}")
+    write_atomic(out, build_card(run, read_log(data, record.discount), record, args.label).encode())
+    if choice is not None:
+        write_choice(Path(args.targets[0]), record, choice.clone)
+    print(f"card of {args.label or record.label} in {out}")
     return 0

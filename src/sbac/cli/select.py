@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 def add(commands: Commands) -> None:
     parser = commands.add_parser(
         "select",
-        help="choose a policy of a run without an environment",
-        description="Rank the policies of a run from the log alone: estimated value, gain over the log with a 90 % "
+        help="choose a policy of one or several runs without an environment",
+        description="Rank the policies of all runs from the log alone: estimated value, gain over the log with a 90 % "
         "interval, and what speaks against an estimate. With --try, a few real episodes decide among the best; they "
-        "are kept in RUN/trials.jsonl, and trying goes on from there.",
-        epilog="examples: sbac select runs/demo\n          sbac select runs/demo --try 20 --env hopper-medium-v2",
+        "are kept in RUN/trials.jsonl, and trying goes on from there. Of several runs, the first one's folder holds "
+        "both, and its preset is taken where the estimates cannot tell.",
+        epilog="examples: sbac select runs/demo\n          sbac select runs/sbac runs/iql\n"
+        "          sbac select runs/demo --try 20 --env hopper-medium-v2",
     )
-    parser.add_argument("target", metavar="RUN", help="a run's folder")
+    parser.add_argument("targets", nargs="+", metavar="RUN", help="a run's folder")
     parser.add_argument("--data", metavar="D", help="the log to judge on (default: the one that the run learned from)")
     parser.add_argument("--effort", metavar="NAME", help="quick or full (default: quick for runs of preset quick)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the estimates (default: 0)")
@@ -51,19 +53,19 @@ def _select(args: argparse.Namespace) -> int:
 
     if args.env is not None and args.tries is None:
         raise UserError("--env: only read with --try; the choice itself needs no environment")
-    run = Run.load(Path(args.target))
-    record = None if args.tries is None else decided_last(run)  # trying goes on where it stopped
+    runs = [Run.load(Path(target)) for target in args.targets]
+    record = None if args.tries is None else decided_last(runs[0])  # trying goes on where it stopped
     if record is None:
         data = None if args.data is None else load_log(args.data, args)
-        choice = choose(run, data, args.effort, args.seed, args.beside)
+        choice = choose(runs, data, args.effort, args.seed, args.beside)
         show(choice, args.json)  # before it is written: where that fails, the estimates are not lost
         record = choice.record
-        write_choice(Path(args.target), record)
-    return 0 if args.tries is None else _try(run, record, args.tries, args.env)
+        write_choice(Path(args.targets[0]), record, choice.clone)
+    return 0 if args.tries is None else _try(runs[0], record, args.tries, args.env)
 
 
 def choose(
-    run: "Run",
+    runs: "Sequence[Run]",
     data: "Dataset | str | None" = None,
     effort: str | None = None,
     seed: int = 0,
@@ -83,11 +85,11 @@ def choose(
         bar.reach(done)
 
     with Progress() as bar:
-        return select(run, data, effort=effort, seed=seed, beside=beside, progress=reached)
+        return select(runs, data, effort=effort, seed=seed, beside=beside, progress=reached)
 
 
 def decided_last(run: "Run") -> "ChoiceRecord | None":
-    """What the run's folder says which of its policies is taken."""
+    """What the run's folder says which policy is taken."""
     from sbac.trust.choosing import read_choice
 
     assert run.folder is not None
@@ -101,7 +103,7 @@ def show(choice: "Choice", as_lines: bool = False) -> None:
     from sbac.trust.describe import choice_text
 
     if as_lines:
-        print("\n".join(json.dumps(row) for row in choice.table))
+        print("\n".join(json.dumps(row) for row in (choice.log_row, *choice.table)))
     else:
         print(choice_text(choice))
 
@@ -109,7 +111,7 @@ def show(choice: "Choice", as_lines: bool = False) -> None:
 def _try(run: "Run", choice: "ChoiceRecord", tries: int, environment: str | None) -> int:
     from sbac.evaluation.evaluate_run import own_environment
     from sbac.text import counted
-    from sbac.trust.choosing import label_of, write_choice
+    from sbac.trust.choosing import policy_of, write_choice
     from sbac.trust.describe import trials_text
     from sbac.trust.trials import try_policies
 
@@ -117,8 +119,8 @@ def _try(run: "Run", choice: "ChoiceRecord", tries: int, environment: str | None
     where = environment or own_environment(run.folder, run.policies[0])
     if where is None:
         raise UserError(f"{run.folder}: no environment is known for it; name one with --env")
-    ranked = [candidate.label for candidate in choice.candidates if candidate.value is not None]
-    policies = {label_of(policy): policy for policy in run.policies}
+    policies = {each.label: policy_of(run, each) for each in choice.candidates if each.value is not None}
+    ranked = list(policies)
     tried = try_policies(run.folder, policies, ranked, where, tries)
     print(trials_text(tried, ranked))
     reason = f"the largest mean return in {counted(tried.episodes, 'real episode')}"

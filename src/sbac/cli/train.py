@@ -142,9 +142,9 @@ def _train(args: argparse.Namespace) -> int:
     if args.select and isinstance(data, Dataset):
         from sbac.trust.choosing import write_choice
 
-        choice = choose(run, data)
+        choice = choose([run], data)
         show(choice)
-        write_choice(Path(out), choice.record)
+        write_choice(Path(out), choice.record, choice.clone)
     return 0
 
 

@@ -51,6 +51,9 @@ class Dataset:
     Where s' is not known, `next_observations` repeats the row's own observation: never another episode's state.
     """
 
+    source: str | None = None
+    """The name or path that `sbac.load` was given for it."""
+
     def __init__(
         self,
         observations: ArrayLike,

@@ -54,6 +54,7 @@ def load(
     for line in missing(arguments):
         raise UserError(f"{arguments['name']}: {line}")
     data = Dataset(**arguments)
+    data.source = None if isinstance(source, Mapping) else str(source)
     for line in doubts(data):
         warnings.warn(line, stacklevel=2)
     return data

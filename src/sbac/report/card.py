@@ -19,8 +19,8 @@ from sbac.report.page import Head, PageCell, PagePart, PageTable, Row, Section, 
 from sbac.runs import Run, policy_record
 from sbac.text import setting_text
 from sbac.trust.behaviour import behaviour_at, clone, compared_rows, departures
-from sbac.trust.choosing import CandidateRecord, ChoiceRecord
-from sbac.trust.describe import basis, decimals
+from sbac.trust.choosing import LOG, CandidateRecord, ChoiceRecord, LogRecord, policy_of
+from sbac.trust.describe import basis, decimals, episode_text, log_text, logged_text
 from sbac.trust.log import Acts, JudgedLog
 
 SHOWN_STATES = 5
@@ -45,8 +45,8 @@ class Departure:
 def build_card(run: Run, log: JudgedLog, choice: ChoiceRecord, label: str | None = None) -> str:
     """The page. `label`: another policy than the one that was chosen."""
     chosen = label or choice.label
-    policy = next(policy for policy in run.policies if policy_record(policy).label == chosen)
     about = next(row for row in choice.candidates if row.label == chosen)
+    policy = policy_of(run, about)
     model = clone(log, (64, 64), 0)
     rows = compared_rows(log)
     distances = departures(log, model, policy, rows)
@@ -54,21 +54,25 @@ def build_card(run: Run, log: JudgedLog, choice: ChoiceRecord, label: str | None
     truth = true_returns(run, about)
     sections = [
         Section("short", "In short", [_verdict(about, choice)]),
-        Section("improvement", "Expected improvement", [_improvement(log, about, truth)]),
+        Section("improvement", "Expected improvement", [_improvement(choice.log, about, truth)]),
         Section("changes", "What the policy would change", [_changes(distances, states)]),
-        Section("log", "What the log does", [_log_part(log)]),
+        Section("log", "What the log does", [_log_part(log, choice.log)]),
         Section("basis", "What the estimate rests on", [_basis(about, choice)]),
         Section("policies", "The policies that were compared", [_compared(choice)]),
     ]
-    title = f"Policy card: {run.record.algorithm}, {chosen}"
-    return render(title, f"learned from {log.data.name}; judged from the log, without a simulator", sections, card=True)
+    title = f"Policy card: {policy_record(policy).algorithm}, {chosen}"
+    learned = ", ".join(choice.log.learned_elsewhere) or log.data.name
+    judged = f"judged on {log.data.name}, another log," if choice.log.learned_elsewhere else "judged from the log,"
+    return render(title, f"learned from {learned}; {judged} without a simulator", sections, card=True)
 
 
 # --- What is found ----------------------------------------------------------------------------------------------------
 
 
 def true_returns(run: Run, about: CandidateRecord) -> list[float] | None:
-    """The discounted returns of the policy's last evaluation, where it was evaluated."""
+    """The discounted returns of the policy's last evaluation, where it is the run's and was evaluated."""
+    if about.label not in run.record.labels:
+        return None
     rows = [
         row.episodes.discounted_returns
         for row in run.evaluation_rows
@@ -110,7 +114,7 @@ def largest(
 
 
 def _verdict(about: CandidateRecord, choice: ChoiceRecord) -> PagePart:
-    digits = decimals(choice.log)
+    digits = decimals(choice.log.value)
     low, high, gain = about.gain_low, about.gain_high, about.gain
     if gain is None:
         answer = "Its training has diverged: do not use it."
@@ -123,33 +127,39 @@ def _verdict(about: CandidateRecord, choice: ChoiceRecord) -> PagePart:
         answer = f"Expected to be worse than the log, by {-gain:.{digits}f}: do not use it."
     else:
         answer = f"It may be better or worse than the log: between {low:.{digits}f} and {high:.{digits}f}, at 90 %."
-    units = f"In discounted returns (discount {choice.discount:g}), of which the log's mean is {choice.log:.{digits}f}."
+    logged = f"{choice.log.value:.{digits}f}"
+    units = f"In discounted returns (discount {choice.discount:g}), of which the log's mean is {logged}."
     texts = [f"{choice.label} was taken: {choice.reason}."]
     if about.label != choice.label:
         texts.append(f"This card is about {about.label}.")
     return PagePart(lines=[answer], texts=texts, warnings=about.warnings, notes=[units])
 
 
-def _improvement(log: JudgedLog, about: CandidateRecord, truth: list[float] | None) -> PagePart:
+def _improvement(log: LogRecord, about: CandidateRecord, truth: list[float] | None) -> PagePart:
     if about.value is None:
         return PagePart(texts=["There is no estimate."])
     words = (
-        "Grey: the discounted returns of the log's episodes. Blue: the estimate for the policy, with its 90 % interval "
-        "where there is one." + (" Green: returns of the policy in the environment." if truth else "")
+        "Grey: the discounted returns of the log's episodes, behind a time limit as if they went on. Blue: the "
+        "estimate for the policy, with its 90 % interval where there is one."
+        + (" Green: returns of the policy in the environment, as far as its episodes went." if truth else "")
     )
     interval = None if about.low is None or about.high is None else (about.low, about.high)
-    picture = returns_picture(log.returns, about.value, interval, truth)
+    picture = returns_picture(log.returns, log.value, about.value, interval, truth)
     return PagePart(charts=[Chart("Discounted returns", "", picture, wide=True)], notes=[words])
 
 
 def returns_picture(
-    logged: NDArray[np.float64], value: float, interval: tuple[float, float] | None, truth: Sequence[float] | None
+    returns: Sequence[float],
+    mean: float,
+    value: float,
+    interval: tuple[float, float] | None,
+    truth: Sequence[float] | None,
 ) -> Markup:
-    """A histogram of the log's returns with the estimate above it and, where it is known, the truth."""
+    """A histogram of the log's returns with their mean, the estimate above it and, where it is known, the truth."""
     figure, (ax,) = new_figure(1, 1, 8.0, 2.6)
-    ax.hist(logged, 40, color="0.8")
+    ax.hist(returns, 40, color="0.8")
     ax.yaxis.set_visible(False)
-    marks = [("the log's mean", float(np.mean(logged)), GREY, 0.8), ("estimate", value, COLOURS[0], 0.98)]
+    marks = [("the log's mean", mean, GREY, 0.8), ("estimate", value, COLOURS[0], 0.98)]
     if truth:
         marks.append(("in the environment", float(np.mean(truth)), COLOURS[2], 0.89))
         ax.plot(truth, np.zeros(len(truth)), "o", color=COLOURS[2], alpha=0.7, clip_on=False)
@@ -201,15 +211,15 @@ def _features(state: Departure) -> str:
     return ", ".join(f"{number} = {value:.3g} ({z:+.1f})" for number, value, z in state.features)
 
 
-def _log_part(log: JudgedLog) -> PagePart:
+def _log_part(log: JudgedLog, row: LogRecord) -> PagePart:
     data, lengths = log.data, np.diff(log.data.episodes, axis=1)[:, 0]
     ended = int(data.terminals.sum())
-    digits = decimals(float(log.returns.mean()))
+    digits = decimals(row.value)
     text = (
         f"{len(data):,} decisions in {log.episodes:,} episodes of {lengths.mean():.0f} steps on average; {ended:,} "
         f"of them ended by themselves, {log.episodes - ended:,} by a time limit. Their mean discounted return is "
-        f"{log.returns.mean():.{digits}f} (discount {log.discount:g}, standard deviation "
-        f"{log.returns.std():.{digits}f}), their mean return {data.returns.mean():.{digits}f}."
+        f"{row.value:.{digits}f} (discount {log.discount:g}; behind a time limit as if they went on), their mean "
+        f"return {row.episode:.{decimals(row.episode)}f}."
     )
     return PagePart(texts=[text])
 
@@ -217,11 +227,11 @@ def _log_part(log: JudgedLog) -> PagePart:
 def _basis(about: CandidateRecord, choice: ChoiceRecord) -> PagePart:
     if not about.diagnostics:
         return PagePart(texts=["Nothing could be estimated."])
-    return PagePart(facts=dict(basis(about, decimals(choice.log))))
+    return PagePart(facts=dict(basis(about, decimals(choice.log.value))))
 
 
 def _compared(choice: ChoiceRecord) -> PagePart:
-    digits = decimals(choice.log)
+    digits = decimals(choice.log.value)
 
     def shown(value: float | None) -> str:
         return "" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
@@ -232,12 +242,14 @@ def _compared(choice: ChoiceRecord) -> PagePart:
     def fate(row: CandidateRecord) -> str:
         return "taken" if row.label == choice.label else "set aside" if row.set_aside else ""
 
+    first = [Row(LOG, [PageCell(text) for text in ("", *logged_text(choice.log), "", "", log_text(choice.log))])]
     rows = [
         Row(
             row.label,
             [
                 PageCell(setting_text(row.setting.get("alpha", ""))),
-                PageCell(shown(row.episode)),
+                PageCell(episode_text(row)),
+                PageCell(shown(row.value)),
                 PageCell(shown(row.gain)),
                 PageCell(interval(row)),
                 PageCell(fate(row), below="; ".join(row.warnings)),
@@ -245,5 +257,5 @@ def _compared(choice: ChoiceRecord) -> PagePart:
         )
         for row in choice.candidates
     ]
-    heads = ("policy", "alpha", "whole episode", "gain", "90 % interval", "")
-    return PagePart(table=PageTable([Head(name) for name in heads], rows))
+    heads = ("policy", "alpha", "whole episode", "value", "gain", "90 % interval", "")
+    return PagePart(table=PageTable([Head(name) for name in heads], [*first, *rows]))

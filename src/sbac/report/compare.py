@@ -11,7 +11,7 @@ from sbac.text import counted, number, setting_text, text_table, within
 from sbac.trust.choosing import ChoiceRecord, read_choice
 from sbac.trust.describe import decimals, episode_text
 
-IGNORED = {"labels", "runs", "format", "command", "log"}
+IGNORED = {"labels", "runs", "format", "command", "log", "paths"}
 
 
 def compare(first: Run, second: Run, names: tuple[str, str]) -> str:
@@ -107,7 +107,7 @@ def _choices(first: Run, second: Run, names: tuple[str, str]) -> str:
     columns = [_choice(choice) for choice in found]
     rows = [list(row) for row in zip(("policy", "gain", "whole episode", "warnings"), *columns, strict=True)]
     lines = [text_table(["from the log, by sbac select", *names], rows)]
-    if len({(choice.log, choice.discount) for choice in judged}) > 1:
+    if len({(choice.log.hash, choice.discount) for choice in judged}) > 1:
         lines.append("they were judged on different logs, or with another discount: do not compare the gains")
     return "\n".join(lines)
 
@@ -120,5 +120,5 @@ def _choice(choice: ChoiceRecord | None) -> list[str]:
     warnings = counted(len(taken.warnings), "warning") if taken.warnings else "none"
     if taken.gain is None:
         return [taken.label, "-", "-", warnings]
-    gain = within(taken.gain, taken.gain_low, taken.gain_high, decimals(choice.log))
+    gain = within(taken.gain, taken.gain_low, taken.gain_high, decimals(choice.log.value))
     return [taken.label, gain, episode_text(taken), warnings]

@@ -21,6 +21,7 @@ CONTENTS = (
     "metrics.jsonl",
     "evaluations.jsonl",
     "selection.json",
+    "clone.safetensors",
     "trials.jsonl",
 )
 """What belongs to a run, with what was said of its policies."""
@@ -185,8 +186,8 @@ def is_temporary(entry: Path) -> bool:
 
 def _compared(record: RunRecord) -> Json:
     """What two records must agree in to be the same run: everything but the versions of the packages,
-    the words of the command, and what follows from the data."""
-    return as_json(replace(record, versions={}, command=None, log=None))
+    the words of the command, what follows from the data, and where that lies."""
+    return as_json(replace(record, versions={}, command=None, log=None, paths=None))
 
 
 def difference(old: Json, new: Json, where: str = "") -> str | None:

@@ -15,6 +15,7 @@ from sbac.data.streaming import StreamedLog
 from sbac.environments.opening import EnvSource, check_fits, check_known, may_open
 from sbac.errors import UserError, listed, name_of, not_negative, positive, unknown
 from sbac.evaluation.rollout import versions
+from sbac.files import in_home
 from sbac.runs import FORMAT, DataRecord, LogReturns, RunRecord, Streaming, WarmStart, Watch, is_label, read_record
 from sbac.training.folder import Folder
 from sbac.training.grid import Member, members
@@ -160,6 +161,7 @@ class OfflineRequest(Request):
             warm_start=self.warm_start,
             log=LogReturns.of(self.dataset.returns),
             command=None if self.command is None else list(self.command),
+            paths=paths_of(self.dataset),
         )
 
     def _check_start(self, run: Path, named: Sequence[str]) -> None:
@@ -170,6 +172,14 @@ class OfflineRequest(Request):
                 raise unknown(f"phase of {self.algorithm}", name, phases)
         if self.folder.path.exists() and run.samefile(self.folder.path):
             raise UserError(f"{self.folder.path}: a run cannot start from itself; name another folder for it")
+
+
+def paths_of(data: Dataset | StreamedLog) -> list[str] | None:
+    """Where a log can be found again: as it was given and, where that is a path, from anywhere."""
+    if isinstance(data, StreamedLog) or data.source is None:
+        return None
+    path = in_home(data.source)
+    return [data.source, str(path.resolve())] if path.exists() else [data.source]
 
 
 def data_record(data: Dataset | StreamedLog) -> DataRecord:

@@ -16,14 +16,24 @@ from sbac.policy.formulas import act
 from sbac.trust.log import BLOCK, Acts, JudgedLog
 
 Constants = dict[str, Array]
-Act = Callable[[Constants, Float[Array, "policies rows obs"]], Float[Array, "policies rows act"]]
+Act = Callable[[list[Constants], Float[Array, "policies rows obs"]], Float[Array, "policies rows act"]]
 
 
 class OnDevice(NamedTuple):
     """How all policies act, for use inside of a compiled loop: `act(constants, states)`, in the networks' units."""
 
     act: Act
+    constants: list[Constants]
+
+
+class Group(NamedTuple):
+    """Policies of the package that differ in their numbers alone."""
+
+    numbers: list[int]
+    """Their places among all policies."""
     constants: Constants
+    one: Callable[[Constants, Float[Array, "rows obs"]], Float[Array, "rows act"]]
+    """How one of them acts: from observations to actions in the networks' units."""
 
 
 class Actors:
@@ -31,63 +41,80 @@ class Actors:
 
     def __init__(self, log: JudgedLog, policies: Sequence[Acts]) -> None:
         self._log, self._policies = log, policies
+        self._groups = [group_of(log, numbers, members) for numbers, members in alike(policies)]
+        self._places = {number: (group, i) for group in self._groups for i, number in enumerate(group.numbers)}
         self.program: OnDevice | None = None
-        together = alike(policies)
-        if together is not None:
-            kind, names, units = together[0].kind, together[0].arrays, log.units
-            constants = {name: jnp.asarray(np.stack([p.arrays[name] for p in together])) for name in names}
-            low, high = (jnp.asarray(bound, jnp.float32) for bound in (log.data.action_low, log.data.action_high))
+        if policies and len(self._places) == len(policies):
+            groups, units = self._groups, log.units
+            back = np.argsort([number for group in groups for number in group.numbers])
 
-            def one(constants: Constants, observations: Float[Array, "rows obs"]) -> Float[Array, "rows act"]:
-                with jax.default_matmul_precision("highest"):
-                    actions = jnp.clip(act(kind, constants, observations), low, high)
-                return (actions - units.action_mean.astype(np.float32)) / units.action_std.astype(np.float32)
-
-            def everyone(constants: Constants, states: Float[Array, "policies rows obs"]) -> Array:
+            def everyone(constants: list[Constants], states: Float[Array, "policies rows obs"]) -> Array:
                 mean, std = units.observation_mean.astype(np.float32), units.observation_std.astype(np.float32)
-                return jax.vmap(one)(constants, states * std + mean)
+                observations = states * std + mean
+                if len(groups) == 1:
+                    return jax.vmap(groups[0].one)(constants[0], observations)
+                parts = [
+                    jax.vmap(group.one)(numbers, observations[np.asarray(group.numbers)])
+                    for group, numbers in zip(groups, constants, strict=True)
+                ]
+                return jnp.concatenate(parts)[back]
 
-            self._one, self._all = jit(one), jit(everyone)
-            self.program = OnDevice(everyone, constants)
+            self._all = jit(everyone)
+            self.program = OnDevice(everyone, [group.constants for group in groups])
+
+    def _act(self, number: int, observations: NDArray[np.float32]) -> Float[Array, "rows act"]:
+        """The actions of one policy, in the networks' units."""
+        if number not in self._places:
+            return jnp.asarray(self._log.act(self._policies[number], observations))
+        group, place = self._places[number]
+        constants = take(group.constants, place)
+        blocks = [jnp.asarray(observations[i : i + BLOCK]) for i in range(0, len(observations), BLOCK)]
+        return jnp.concatenate([group.one(constants, block) for block in blocks])
 
     def at(self, states: NDArray[np.float32]) -> NDArray[np.float32]:
         """Each policy's actions at states of its own: (policies, rows, obs) to (policies, rows, act)."""
         if self.program is None:
             observations = self._log.units.observations(states)
-            return np.stack([self._log.act(p, rows) for p, rows in zip(self._policies, observations, strict=True)])
+            return np.stack([np.asarray(self._act(number, rows)) for number, rows in enumerate(observations)])
         return np.asarray(self._all(self.program.constants, jnp.asarray(states)))
 
     def at_rows(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """All policies' actions at the same rows of the dataset: (policies, rows, act)."""
         observations = self._log.data.observations[rows]
-        if self.program is None:
-            return np.stack([self._log.act(policy, observations) for policy in self._policies])
-        each, shared = range(len(self._policies)), jnp.asarray(observations)
-        return np.stack([np.asarray(self._one(take(self.program.constants, i), shared)) for i in each])
+        return np.stack([np.asarray(self._act(number, observations)) for number in range(len(self._policies))])
 
     def tables(self) -> tuple[Float[Array, "policies rows act"], Float[Array, "policies episodes act"]]:
         """The actions after every row of the log and at the first states; the log's own come first."""
         data, own = self._log.data, self._log.own_actions()
-        following = data.next_observations[self._log.rows]
-        if self.program is None:
-            pairs = [own, *(self._log.policy_actions(policy) for policy in self._policies)]
-            after, first = (np.stack(column) for column in zip(*pairs, strict=True))
-            return jnp.asarray(after), jnp.asarray(first)
-        blocks = [jnp.asarray(following[i : i + BLOCK]) for i in range(0, len(following), BLOCK)]
-        starts = jnp.asarray(data.initial_observations)
-        after, first = [jnp.asarray(own[0])], [jnp.asarray(own[1])]
-        for number in range(len(self._policies)):
-            constants = take(self.program.constants, number)
-            after.append(jnp.concatenate([self._one(constants, block) for block in blocks]))
-            first.append(self._one(constants, starts))
-        stacked = jnp.stack(after), jnp.stack(first)
-        if not all(bool(jnp.isfinite(part).all()) for part in stacked):
+        following, everyone = data.next_observations[self._log.rows], range(len(self._policies))
+        after = jnp.stack([jnp.asarray(own[0]), *(self._act(number, following) for number in everyone)])
+        first = jnp.stack([jnp.asarray(own[1]), *(self._act(number, data.initial_observations) for number in everyone)])
+        if not all(bool(jnp.isfinite(part).all()) for part in (after, first)):
             raise UserError("policy: actions that are not finite; its training has diverged")
-        return stacked
+        return after, first
 
 
-def alike(policies: Sequence[Any]) -> list[Policy] | None:
-    """The policies, if they are the package's own and differ in their numbers alone."""
-    found = [policy for policy in policies if isinstance(policy, Policy)]
-    forms = {(policy.kind, *((name, policy.arrays[name].shape) for name in sorted(policy.arrays))) for policy in found}
-    return found if len(found) == len(policies) and len(forms) == 1 else None
+def group_of(log: JudgedLog, numbers: list[int], policies: Sequence[Policy]) -> Group:
+    """Puts the policies' arrays on the device, side by side."""
+    kind, names, units = policies[0].kind, policies[0].arrays, log.units
+    constants = {name: jnp.asarray(np.stack([p.arrays[name] for p in policies])) for name in names}
+    low, high = (jnp.asarray(bound, jnp.float32) for bound in (log.data.action_low, log.data.action_high))
+
+    def one(constants: Constants, observations: Float[Array, "rows obs"]) -> Float[Array, "rows act"]:
+        with jax.default_matmul_precision("highest"):
+            actions = jnp.clip(act(kind, constants, observations), low, high)
+        return (actions - units.action_mean.astype(np.float32)) / units.action_std.astype(np.float32)
+
+    return Group(numbers, constants, jit(one))
+
+
+def alike(policies: Sequence[Any]) -> list[tuple[list[int], list[Policy]]]:
+    """The policies of the package, those together that differ in their numbers alone, with their places."""
+    groups: dict[Any, tuple[list[int], list[Policy]]] = {}
+    for number, policy in enumerate(policies):
+        if isinstance(policy, Policy):
+            form = (policy.kind, *((name, policy.arrays[name].shape) for name in sorted(policy.arrays)))
+            numbers, members = groups.setdefault(form, ([], []))
+            numbers.append(number)
+            members.append(policy)
+    return list(groups.values())

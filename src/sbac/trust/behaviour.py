@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sbac.nn import Gaussian, GaussianPolicy, Trained, half_cosine, pre_tanh
 from sbac.nn.typed import jit, loop
+from sbac.policy import Policy
 from sbac.trust.evidence import Evidence, Question
 from sbac.trust.log import BLOCK, Acts, JudgedLog
 
@@ -40,6 +41,20 @@ def clone(log: JudgedLog, hidden: tuple[int, ...], seed: int, steps: int = STEPS
     key = jax.random.key(seed, impl="threefry2x32")
     actions = jnp.asarray(log.units.within_bounds(np.asarray(log.transitions.actions)))
     return _clone(hidden, steps, log.transitions.states, actions, key)
+
+
+def clone_policy(log: JudgedLog, model: GaussianPolicy, seed: int) -> Policy:
+    """The clone as a policy of the package, which acts by its mean."""
+    units, net = log.units, model.net
+    arrays = {
+        "scale/observation_mean": units.observation_mean,
+        "scale/observation_std": units.observation_std,
+        "scale/action_low": log.data.action_low,
+        "scale/action_high": log.data.action_high,
+        **{f"policy/weights/{i}": np.asarray(weights) for i, weights in enumerate(net.weights)},
+        **{f"policy/biases/{i}": np.asarray(biases) for i, biases in enumerate(net.biases)},
+    }
+    return Policy("tanh-gaussian", arrays, {"algorithm": "bc", "seed": seed, "label": "clone", "grid": []})
 
 
 @partial(jit, static=(0, 1))

@@ -6,7 +6,7 @@ from contextlib import suppress
 import numpy as np
 
 from sbac.text import counted, number, text_table, within
-from sbac.trust.choosing import CandidateRecord, Choice
+from sbac.trust.choosing import LOG, CandidateRecord, Choice, LogRecord
 from sbac.trust.estimators import ALWAYS, ESTIMATORS
 from sbac.trust.trials import Tried
 
@@ -15,7 +15,9 @@ def choice_text(choice: Choice) -> str:
     """The table, the policy that is taken, and what speaks against it and against others."""
     digits = decimals(choice.log)
     head = ["policy", "whole episode", "value", "gain over the log", ""]
-    rows = [
+    log = choice.record.log
+    rows = [[LOG, *logged_text(log), "", ""]]
+    rows += [
         [
             row.label,
             episode_text(row),
@@ -26,9 +28,10 @@ def choice_text(choice: Choice) -> str:
         for row in choice.candidates
     ]
     lines = [
-        f"the log's mean discounted return: {choice.log:.{digits}f} (discount {choice.discount:g}); "
-        "values are discounted too, in brackets 90 % intervals",
-        "a whole episode: what it earns in the learned model, undiscounted, +- the deviation of the model's members",
+        f"the log: {log_text(log)}",
+        f"values are discounted ({choice.discount:g}), behind a time limit as if the episode went on; a gain is the "
+        "value less the log's",
+        "a whole episode: what it earns in the learned model, undiscounted; in brackets 90 % intervals",
         text_table(head, rows),
         f"{choice.label}: {choice.reason}",
     ]
@@ -36,12 +39,23 @@ def choice_text(choice: Choice) -> str:
     return "\n".join(lines)
 
 
+def logged_text(log: LogRecord) -> tuple[str, str]:
+    """What an episode of the log earns, and its value."""
+    return f"{log.episode:.{decimals(log.episode)}f}", f"{log.value:.{decimals(log.value)}f}"
+
+
+def log_text(log: LogRecord) -> str:
+    """How its episodes go, and whether others taught the policies."""
+    return f"{log.length:,.0f} steps an episode on average, {100 * log.ends:.0f} % of the episodes end early" + (
+        f"; NOT the log that policies learned from, {', '.join(log.learned_elsewhere)}" if log.learned_elsewhere else ""
+    )
+
+
 def episode_text(row: CandidateRecord) -> str:
-    """What a whole episode of the policy earns in the learned model, and how far its members differ."""
-    if row.episode is None or row.episode_spread is None:
+    """What a whole episode of the policy earns in the learned model, with its interval."""
+    if row.episode is None:
         return ""
-    digits = decimals(row.episode)
-    return f"{row.episode:.{digits}f} +- {row.episode_spread:.{digits}f}"
+    return within(row.episode, row.episode_low, row.episode_high, decimals(row.episode))
 
 
 BASIS = {

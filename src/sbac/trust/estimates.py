@@ -23,7 +23,8 @@ UNKNOWN = 0.2
 class Estimate:
     """J(p), discounted, in the log's reward units, from its first states; the interval has a nominal 90 %.
 
-    `gain` is J(p) less the mean discounted return of the log's episodes. Where a warning says that the estimate should
+    `gain` is `value` less the log's value, diagnostics["log"]: the mean discounted return of its episodes, with what is
+    estimated to come behind a time limit, as in `value`. Where a warning says that the estimate should
     not be believed there is no interval: its bounds are infinite.
     """
 
@@ -35,6 +36,8 @@ class Estimate:
     gain_high: float
     episode: float
     """What a whole episode earns, undiscounted; not a number where no estimator says it."""
+    episode_low: float
+    episode_high: float
     episode_spread: float
     warnings: list[str]
     diagnostics: Facts
@@ -86,24 +89,29 @@ def judge(question: Question, beside: Sequence[str] = (), learned: bool = False)
 def conclude(facts: Facts, learned: bool = False) -> Estimate:
     """The estimate from all that is known of a policy.
 
-    The value is the log's own mean return, which is known, plus the gain. The interval is Student's t for the spreads,
-    widened by how far the estimators are apart, by how far the networks miss the log's own value, and for a policy that
-    was learned from the same log by what no resampling shows and, to below, by its optimism.
+    The value is the log's own plus the gain. The interval is Student's t for the spreads, widened by how far the
+    estimators are apart, by how far the networks miss the log's own value, and for a policy that was learned from the
+    same log by what no resampling shows and, to below, by its optimism. That of a whole episode is built alike, of
+    what is said of episodes, in deviations of what the log's earn.
     """
-    unit = facts["return_deviation"] if learned else 0.0
+    unit, episode_unit = (facts[name] if learned else 0.0 for name in ("return_deviation", "episode_deviation"))
     optimism, unknown_error = OPTIMISM * facts["distance"] * unit, UNKNOWN * unit
     gain, quantile = combined(facts, "gain"), student(facts["fitted_gain_draws"])
     gain_half = math.hypot(quantile * gain.deviation, gain.apart, facts["missed"], unknown_error)
-    value = facts["fitted_log"] + gain.mean
+    value = facts["log"] + gain.mean
     value_half = math.hypot(gain_half, quantile * facts["fitted_log_spread"])
+    episode = combined(facts, "episode")
+    fewest = min((count for name, count in facts.items() if name.endswith("_episode_draws")), default=math.nan)
+    episode_half = math.hypot(student(fewest) * episode.deviation, episode.apart, UNKNOWN * episode_unit)
     warnings = doubts(facts)
     if warnings:
-        gain_half = value_half = math.inf
-    episode = combined(facts, "episode")
+        gain_half = value_half = episode_half = math.inf
+    episode_low = episode.mean - episode_half - OPTIMISM * facts["distance"] * episode_unit
     return Estimate(
         value, value - value_half - optimism, value + value_half,
         gain.mean, gain.mean - gain_half - optimism, gain.mean + gain_half,
-        episode.mean, episode.deviation, warnings, Facts(facts, optimism=optimism),
+        episode.mean, episode_low, episode.mean + episode_half, episode.deviation,
+        warnings, Facts(facts, optimism=optimism),
     )  # fmt: skip
 
 

@@ -85,7 +85,7 @@ class Evidence:
     draws: Mapping[str, NDArray[np.float64]] = field(default_factory=dict[str, NDArray[np.float64]])
     """By quantity, one number for each replicate or member: their mean is what it says, their spread how sure it is.
 
-    gain: J(p) less the log's mean discounted return. log: that return. episode: what a whole episode earns,
+    gain: J(p) less the log's value, its mean discounted return. log: that value. episode: what a whole episode earns,
     undiscounted.
     """
     diagnostics: Mapping[str, float] = field(default_factory=dict[str, float])

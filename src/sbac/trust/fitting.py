@@ -57,8 +57,10 @@ class Fitted:
 
     values: NDArray[np.float64]
     """J of every record, policy and replicate."""
+    returns: NDArray[np.float64]
+    """The discounted return of every episode of the log, by `whole_returns`: their mean is the log's value."""
     logged: NDArray[np.float64]
-    """The mean discounted return of the log's episodes, with each replicate's weights."""
+    """That mean with each replicate's weights."""
     largest: NDArray[np.float64]
     """Of each policy: the largest value at a first state, by the mean over the members."""
     least: NDArray[np.float64]
@@ -79,6 +81,7 @@ def evidence(question: Question) -> list[Evidence]:
             "least": float(fitted.least[number]),
             "moved": float(gains[-1].mean() - before),  # the gain, in the last fifth of training
             "missed": missed,  # the log's own value by the same networks, less its mean return
+            "log": float(fitted.returns.mean()),
         }
         said.append(Evidence({"gain": gains[-1], "log": fitted.logged}, diagnostics))
     return said
@@ -119,8 +122,8 @@ def fit(question: Question) -> Fitted:
         raise UserError(f"dataset {log.data.name}: the values do not stay finite; look at it with sbac data check")
     at_starts = log.units.values(values_at(learner.target, log.starts, first))
     weights = sample.weights / sample.weights.sum(1, keepdims=True)
-    logged = weights @ whole_returns(log, learner.target)
-    return Fitted(values, logged, at_starts.max(1), at_starts.min(1), learner.target)
+    returns = whole_returns(log, learner.target)
+    return Fitted(values, returns, weights @ returns, at_starts.max(1), at_starts.min(1), learner.target)
 
 
 class Rates(NamedTuple):

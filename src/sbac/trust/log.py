@@ -83,7 +83,7 @@ class JudgedLog:
     """Of each row of `transitions`."""
     starts: Float[Array, "episodes obs"]
     returns: NDArray[np.float64]
-    """The discounted return of every episode, as far as the log goes."""
+    """The discounted return of every episode, as far as the log goes: nothing behind a time limit."""
 
     @property
     def episodes(self) -> int:
@@ -102,11 +102,6 @@ class JudgedLog:
         actions = self.units.actions(self.data.actions)
         following = np.minimum(self.rows + 1, len(self.data) - 1)
         return actions[following], actions[self.data.episodes[:, 0]]
-
-    def policy_actions(self, policy: Acts) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The same of a policy."""
-        after = self.act(policy, self.data.next_observations[self.rows])
-        return after, self.act(policy, self.data.initial_observations)
 
     def act(self, policy: Acts, observations: Floats) -> NDArray[np.float32]:
         """A policy's actions in the networks' units, in blocks: the layers of a million rows take much memory."""

@@ -19,7 +19,7 @@ from sbac.nn import MLP, Trained, half_cosine
 from sbac.nn.typed import in_chunks, jit, loop, take
 from sbac.trust.acting import Act, Actors, Constants
 from sbac.trust.evidence import Effort, Evidence, Question
-from sbac.trust.fitting import fit, values_at, whole_returns
+from sbac.trust.fitting import fit, values_at
 from sbac.trust.log import BLOCK, JudgedLog
 
 MEMBERS = 5
@@ -35,7 +35,7 @@ LONGEST = 1_000
 
 def evidence(question: Question) -> list[Evidence]:
     """Of each member the gain and what a whole episode earns."""
-    rolled, deviation = question.once(rollouts), episode_deviation(question.log)
+    rolled, deviation = question.once(rollouts), float(episode_returns(question.log).std())
     return [
         Evidence({"gain": gains, "episode": episodes}, {"model_share": float(share), "episode_deviation": deviation})
         for gains, episodes, share in zip(rolled.gains, rolled.episodes, rolled.shares, strict=True)
@@ -188,7 +188,7 @@ def _and_act(walk: Walk, actions: Array) -> Walk:
 
 
 @partial(jit, static=(1,))
-def _walk(steps: int, act: Act, constants: Constants, world: World, walk: Walk) -> Walk:
+def _walk(steps: int, act: Act, constants: list[Constants], world: World, walk: Walk) -> Walk:
     """`steps` steps of all rollouts without leaving the device."""
 
     def step(_: Array, walk: Walk) -> Walk:
@@ -234,7 +234,7 @@ def roll(question: Question, model: Model, limit: float) -> Rollouts:
     walk = walked("rollouts in the learned model", log.discount, horizon)
     after = values_at(take(fitted.networks, slice(1, None)), walk.states, walk.actions)
     behind = np.asarray(walk.alive, np.float64) * log.units.values(after)
-    logged = float(whole_returns(log, fitted.networks)[chosen].mean())
+    logged = float(fitted.returns[chosen].mean())
 
     steps = longest(log)
     whole = walked("whole episodes in the learned model", 1.0, steps)
@@ -270,8 +270,8 @@ def longest(log: JudgedLog) -> int:
     return min(int(np.diff(log.data.episodes, axis=1).max()), LONGEST)
 
 
-def episode_deviation(log: JudgedLog) -> float:
-    """The standard deviation of what the log's episodes earn, undiscounted, in as many steps as the rollouts have."""
+def episode_returns(log: JudgedLog) -> NDArray[np.float64]:
+    """What the log's episodes earn, undiscounted, in as many steps as the rollouts have."""
     earned = np.concatenate([[0.0], np.cumsum(log.data.rewards, dtype=np.float64)])
     first, end = log.data.episodes.T
-    return float((earned[np.minimum(end, first + longest(log))] - earned[first]).std())
+    return earned[np.minimum(end, first + longest(log))] - earned[first]

@@ -18,7 +18,7 @@ from sbac.report.summary import outcome
 from sbac.results.describe import describe
 from sbac.results.measured import MeasuredRun
 from sbac.runs import DataRecord, Episodes, EvaluationRow, LogReturns, MetricRow, Place, Run, RunRecord, Watch
-from sbac.trust.choosing import CandidateRecord, ChoiceRecord
+from sbac.trust.choosing import CHOICE_FORMAT, CandidateRecord, ChoiceRecord, LogRecord
 from tests.exporting.policies import make_policy
 
 CLONES, POLICIES = (10.0, 12.0, 11.0), (20.0, 11.0, 23.0)
@@ -115,7 +115,8 @@ def judged_run(folder: Path, gain: float, log: float = 50.0, warnings: tuple[str
         "seed=1", 1, {}, log + gain, None, None, gain, low, high, list(warnings), bool(warnings), **of
     )
     other = CandidateRecord("seed=0", 0, {}, log, None, None, 0.0, -1.0, 1.0, [], False, **of)
-    choice = ChoiceRecord(1, "seed=1", True, "it promises the most", log, 0.99, [other, taken])
+    logged = LogRecord("log", str(log), log, log, 1.0, 0.0, [log])
+    choice = ChoiceRecord(CHOICE_FORMAT, "seed=1", True, "it promises the most", logged, 0.99, [other, taken])
     folder.mkdir()
     write_json(folder / "selection.json", as_json(choice))
     return Run(run.record, policies, run.metric_rows, run.evaluation_rows, folder)
