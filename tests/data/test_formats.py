@@ -431,7 +431,7 @@ def test_a_format_is_a_file_and_a_line(plain, tmp_path, monkeypatch):
         return log_of_arrays(path, path.stat().st_size, names, declared, opened, {})
 
     def write_text(data, path):
-        np.savetxt(path, np.column_stack([*data.columns().values()]), fmt="%.9g")
+        np.savetxt(path, np.column_stack([*data.arrays().values()]), fmt="%.9g")
         return Written(len(data))
 
     text = Format(lambda path: is_file(path, ".txt"), open_text, write_text, suffixes=(".txt",), streams=True)

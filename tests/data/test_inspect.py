@@ -112,7 +112,8 @@ def test_listing(plain, tmp_path, monkeypatch):
     here, rest = listing().split("can be made")
     makeable, absent = rest.split("must be downloaded")
     assert "hopper-medium-made" in here and "hopper-medium-v2" in here
-    assert "hopper-medium-made" not in makeable and makeable.count("-made") == 14
+    assert "hopper-medium-made" not in makeable and makeable.count("-made") == 14 + 9
+    assert makeable.count("-td3-made") == 9
     assert "hopper-medium-v2" not in absent and absent.count("-v2.hdf5") == 14 and "door-human-v1.hdf5" in absent
 
 

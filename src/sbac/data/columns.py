@@ -1,6 +1,6 @@
 """The checks on a table of transitions. Every problem is a line that names the column and the row."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ OTHER_BOUNDS = (
 """What to do about actions outside the bounds."""
 
 Columns = Mapping[str, ArrayLike]
+Names = Mapping[str, Sequence[str]]
 Array = NDArray[Any]
 
 
@@ -36,8 +37,12 @@ class Defect:
     rows: NDArray[np.intp]
 
 
-def defects(columns: Columns, low: ArrayLike, high: ArrayLike) -> Iterator[Defect]:
-    """Every problem for which the columns are not a dataset, by kind, worst first; none if they are one."""
+def defects(columns: Columns, low: ArrayLike, high: ArrayLike, names: Names | None = None) -> Iterator[Defect]:
+    """Every problem for which the columns are not a dataset, by kind, worst first; none if they are one.
+
+    names: what the single columns of a field are called, where they have names.
+    """
+    names = names or {}
     given = {name: columns[name] for name in REQUIRED + OPTIONAL if columns.get(name) is not None}
     for name, values in (*given.items(), ("action_low", low), ("action_high", high)):
         yield from _as_a_whole(_masked(name, values))
@@ -51,10 +56,10 @@ def defects(columns: Columns, low: ArrayLike, high: ArrayLike) -> Iterator[Defec
             sound[name] = array
     yield from _as_a_whole(_lengths(sound))
     for name, array in sound.items():
-        yield from _not_flags(name, array) if name in ("terminals", "timeouts") else _not_finite(name, array)
+        yield from _not_flags(name, array) if name in ("terminals", "timeouts") else _not_finite(name, array, names)
     if "actions" in sound:
         wrong = list(_bounds(sound["actions"], low, high))
-        yield from _as_a_whole(wrong) if wrong else _outside(sound["actions"], low, high)
+        yield from _as_a_whole(wrong) if wrong else _outside(sound["actions"], low, high, names)
 
 
 def _as_a_whole(lines: Iterable[str]) -> Iterator[Defect]:
@@ -145,13 +150,13 @@ def _bounds(actions: Array, low: ArrayLike, high: ArrayLike) -> Iterator[str]:
         yield f"action_high: expected a range from action_low that is finite (float32), got {_short(greatest - least)}"
 
 
-def _not_finite(name: str, array: Array) -> Iterator[Defect]:
+def _not_finite(name: str, array: Array, names: Names) -> Iterator[Defect]:
     def bad(block: Array) -> Array:
         with np.errstate(over="ignore"):
             return ~np.isfinite(block.astype(np.float32, copy=False))
 
     rows = _rows_where(array, bad)
-    values = (_value(array, row, bad) for row in rows[:SHOWN])
+    values = (_value(array, row, bad, names.get(name)) for row in rows[:SHOWN])
     yield from _listed(name, rows, values, "expected finite numbers (float32)")
 
 
@@ -163,14 +168,14 @@ def _not_flags(name: str, array: Array) -> Iterator[Defect]:
     yield from _listed(name, rows, (str(flat[row]) for row in rows[:SHOWN]), "expected true or false (0 or 1)")
 
 
-def _outside(actions: Array, low: ArrayLike, high: ArrayLike) -> Iterator[Defect]:
+def _outside(actions: Array, low: ArrayLike, high: ArrayLike, names: Names) -> Iterator[Defect]:
     below, above = np.asarray(low, np.float64), np.asarray(high, np.float64)
 
     def bad(block: Array) -> Array:
         return (block < below - slack(below)) | (block > above + slack(above))
 
     rows = _rows_where(actions, bad)
-    values = (_value(actions, row, bad) for row in rows[:SHOWN])
+    values = (_value(actions, row, bad, names.get("actions")) for row in rows[:SHOWN])
     expected = "expected actions inside [action_low, action_high]"
     yield from _listed("actions", rows, values, f"{expected} = [{_short(below)}, {_short(above)}]", OTHER_BOUNDS)
 
@@ -184,12 +189,13 @@ def _rows_where(array: Array, bad: Callable[[Array], Array]) -> NDArray[np.intp]
     return np.concatenate(rows) if rows else np.empty(0, np.intp)
 
 
-def _value(array: Array, row: np.intp, bad: Callable[[Array], Array]) -> str:
+def _value(array: Array, row: np.intp, bad: Callable[[Array], Array], names: Sequence[str] | None) -> str:
     """The first bad value of a row, as an error line shows it."""
     if array.ndim == 1:
         return str(array[row])
     feature = int(bad(array[row]).argmax())
-    return f"{array[row, feature]:.8g} in feature {feature}"
+    name = names[feature] if names is not None and feature < len(names) else f"feature {feature}"
+    return f"{array[row, feature]:.8g} in {name}"
 
 
 def moments(

@@ -3,26 +3,38 @@
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from sbac.data.columns import BOUNDS, as_array, missing
+from sbac.data.columns import BOUNDS, VECTORS, as_array, missing
 from sbac.data.dataset import Dataset
 from sbac.data.ends import with_time_limits
 from sbac.data.formats import format_of, suffixes
-from sbac.data.formats.log import Column, Log, decode, one_line, side_by_side
-from sbac.data.naming import ColumnMap, match
+from sbac.data.formats.log import Column, Log, Rows, decode, one_line, side_by_side
+from sbac.data.naming import UNNAMED, ColumnMap, Named, match, names_of_log
+from sbac.data.sums import is_sum, summed
 from sbac.environments.opening import EnvSource, action_bounds
 from sbac.environments.tasks import EMBEDDED, TASKS, TD3_TIERS, find_task, is_task, task_of_file
 from sbac.errors import UserError, positive, unknown
 from sbac.files import in_home
+from sbac.records import parse
 
-Source = str | Path | Dataset | Mapping[str, ArrayLike]
+
+class Frame(Protocol):
+    """A table in memory, such as a DataFrame of pandas or polars."""
+
+    @property
+    def columns(self) -> Iterable[Any]: ...
+
+    def __getitem__(self, name: Any, /) -> Any: ...
+
+
+Source = str | Path | Dataset | Mapping[str, ArrayLike] | Frame
 
 
 def load(
@@ -36,7 +48,7 @@ def load(
     environment: EnvSource | None = None,
     max_bytes: int | None = None,
 ) -> Dataset:
-    """The dataset behind a name, a file, a folder, a Minari id or a mapping of arrays.
+    """The dataset behind a name, a file, a folder, a Minari id, a mapping of arrays or a DataFrame.
 
     task: the task whose environment and reference returns belong to the data, where the name does not say it.
     columns: which column of a file is which, e.g. {"observations": "obs", "rewards": "r"}.
@@ -48,8 +60,11 @@ def load(
     """
     if isinstance(source, Dataset):
         return source
-    if not isinstance(source, str | Path | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UserError(f"expected a name, a path, a mapping of arrays or a Dataset, got {type(source)}")
+    if not isinstance(source, str | Path | Mapping):
+        table = _columns_of(source)
+        if table is None:
+            raise UserError(f"expected a name, a path, arrays by name, a DataFrame or a Dataset, got {type(source)}")
+        source = table
     arguments = read(source, LogOptions(task, columns, horizon, action_low, action_high, environment, max_bytes))
     for line in missing(arguments):
         raise UserError(f"{arguments['name']}: {line}")
@@ -99,7 +114,12 @@ def read(source: str | Path | Mapping[str, ArrayLike], options: LogOptions) -> d
     if isinstance(source, Mapping):
         names = match(source, options.columns, "arrays")
         columns = {field: _joined(source, field, members) for field, members in names.items()}
-        beside = {key: source[key] for key in ("name", "kind", "task", *BOUNDS) if key in source}
+        text = (options.columns or {}).get("rewards")
+        if isinstance(text, str) and is_sum(text, names.get("rewards", ())):
+            columns["rewards"] = summed(as_array(columns["rewards"]), text)
+        beside: dict[str, Any] = {key: source[key] for key in ("name", "kind", "task", *BOUNDS) if key in source}
+        widths = {field: column.shape[1] for field in UNNAMED if (column := as_array(columns.get(field, []))).ndim == 2}
+        beside["columns"] = {field: called for field, called in names_of_log(names, widths).items() if field in UNNAMED}
         return with_time_limits(columns | described({"name": "arrays", **beside}, options), options.horizon)
     located = locate(source)
     try:
@@ -110,10 +130,22 @@ def read(source: str | Path | Mapping[str, ArrayLike], options: LogOptions) -> d
     return with_time_limits(rows | described(log.description, options), options.horizon, log.longest_episode)
 
 
+def _columns_of(frame: Any) -> "Table | None":
+    """The columns of a DataFrame by name; None of anything else."""
+    if not hasattr(frame, "columns") or not hasattr(frame, "__getitem__"):
+        return None
+    return Table({str(name): np.asarray(frame[name]) for name in frame.columns})
+
+
+class Table(dict[str, NDArray[Any]]):
+    """Columns of single numbers, of which a vector may have one."""
+
+
 def _joined(source: Mapping[str, ArrayLike], field: str, members: Sequence[str]) -> ArrayLike:
     """One array as it is, or two and more as a matrix."""
     if len(members) == 1:
-        return source[members[0]]
+        single = source[members[0]]
+        return as_array(single).reshape(-1, 1) if isinstance(source, Table) and field in VECTORS else single
     arrays = {name: as_array(source[name]) for name in members}
     declared = {name: Column(array.shape, array.dtype) for name, array in arrays.items()}
     side_by_side({field: members}, declared, "arrays")
@@ -122,8 +154,29 @@ def _joined(source: Mapping[str, ArrayLike], field: str, members: Sequence[str])
 
 def open_log(located: "Located", columns: ColumnMap | None) -> Log:
     """The log of any format that a source is, opened and not decoded, with what its name says about it."""
-    log = format_of(located.path).open(located.path, columns)
-    return replace(log, description={"name": located.path.name, **log.description, **located.description})
+    log = _with_sum(format_of(located.path).open(located.path, columns), columns)
+    widths = {field: column.shape[1] for field, column in log.columns.items() if len(column.shape) == 2}
+    called = names_of_log(log.names, widths)
+    names: dict[str, Any] = {field: called[field] for field in UNNAMED if field in called}
+    stored = parse(Named, log.description.get("columns") or {}, f"{located.path}: columns")
+    kept = [field for field in UNNAMED if getattr(stored, field) is not None and field not in (columns or {})]
+    names |= {field: getattr(stored, field) for field in kept}
+    description = {"name": located.path.name, **log.description, **located.description, "columns": names}
+    return replace(log, description=description)
+
+
+def _with_sum(log: Log, columns: Mapping[str, str | Sequence[str]] | None) -> Log:
+    """The log with rewards that are summed, where the caller gives a sum."""
+    text = (columns or {}).get("rewards")
+    if not isinstance(text, str) or not is_sum(text, log.names.get("rewards", ())):
+        return log
+
+    def read(fields: Collection[str], start: int, stop: int, most: int) -> Iterator[Rows]:
+        for block in log.read(fields, start, stop, most):
+            yield block | ({"rewards": summed(block["rewards"], text)} if "rewards" in block else {})
+
+    rows = log.columns["rewards"].shape[:1]
+    return replace(log, columns={**log.columns, "rewards": Column(rows, np.dtype(np.float64))}, read=read)
 
 
 def described(description: Mapping[str, Any], options: LogOptions) -> dict[str, Any]:

@@ -5,7 +5,7 @@ networks'. It loads without JAX, and its file is a safetensors archive, which ca
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,8 @@ class PolicyHeader:
 class Policy:
     """Maps observations to actions, both in the environment's units.
 
-    `config` is the run's full configuration with its own seed and grid values.
+    `config` is the run's full configuration with its own seed and grid values, and `columns`: the names of the log.
+    Observations are numbers in the order of these names, or come by name: a mapping, or a row or rows of a DataFrame.
     """
 
     def __init__(self, kind: str, arrays: Mapping[str, Floats], config: Mapping[str, Any]) -> None:
@@ -65,6 +66,13 @@ class Policy:
         return len(self.arrays["scale/action_low"])
 
     @property
+    def columns(self) -> dict[str, list[str]]:
+        """The names of the observations that it takes and of the actions that it gives, in their order."""
+        sizes = {"observations": self.observation_size, "actions": self.action_size}
+        named: Mapping[str, Sequence[str]] = self.config.get("columns") or {}
+        return {field: [*named.get(field, (f"{field[0]}{i}" for i in range(size)))] for field, size in sizes.items()}
+
+    @property
     def is_finite(self) -> bool:
         """Whether all numbers in its arrays are finite; after a training that diverged they are not."""
         return all(bool(np.isfinite(array).all()) for array in self.arrays.values())
@@ -74,7 +82,7 @@ class Policy:
 
         An observation that is not finite is refused: its action would mean nothing.
         """
-        return self._apply(_finite(observations), lambda s: self._formula.mode(self.arrays, s))
+        return self._apply(self._finite(observations), lambda s: self._formula.mode(self.arrays, s))
 
     def unchecked(self, observations: ArrayLike) -> Floats:
         """As a call, but an observation that is not finite passes, and its action is not finite or arbitrary."""
@@ -86,14 +94,14 @@ class Policy:
         if not isinstance(seed, np.random.Generator):
             not_negative("seed", seed)
         rng = np.random.default_rng(seed)
-        return self._apply(_finite(observations), lambda s: self._formula.sample(self.arrays, s, rng))
+        return self._apply(self._finite(observations), lambda s: self._formula.sample(self.arrays, s, rng))
 
     def log_prob(self, observations: ArrayLike, actions: ArrayLike) -> Floats:
         """Log density of actions (in the environment's units), where the method has a density."""
         if not self._formula.has_density:
             raise UserError(f"a policy of kind {self.kind!r} has no density")
         given = as_floats("actions", actions)
-        s = self._standardised(_finite(observations))
+        s = self._standardised(self._finite(observations))
         if given.shape[-1:] != (self.action_size,):
             raise UserError(f"actions of shape {given.shape}: expected {self.action_size} numbers in the last axis")
         low, high = self.arrays["scale/action_low"], self.arrays["scale/action_high"]
@@ -101,11 +109,34 @@ class Policy:
         return self._formula.log_prob(self.arrays, s, (given - 0.5 * (high + low)) / half) - np.log(half).sum()
 
     def _standardised(self, observations: ArrayLike) -> Floats:
-        s = as_floats("observations", observations)
+        s = as_floats("observations", self._in_order(observations))
         size = self.observation_size
         if s.ndim not in (1, 2) or s.shape[-1] != size:
             raise UserError(f"observations of shape {s.shape}: expected (n, {size}) or ({size},)")
         return standardised(self.arrays, s)
+
+    def _in_order(self, observations: Any) -> ArrayLike:
+        """Observations that come by name, in the order of the columns; others as they are."""
+        keys = observations.keys() if hasattr(observations, "keys") else getattr(observations, "columns", None)
+        if keys is None or not all(isinstance(key, str) for key in keys):
+            return observations
+        for name in self.columns["observations"]:
+            if name not in keys:
+                raise UserError(f"observations: no {name!r}; expected {', '.join(self.columns['observations'])}")
+        values = [as_floats(f"observations: {name}", observations[name]) for name in self.columns["observations"]]
+        if len({value.shape for value in values}) > 1:
+            raise UserError("observations: columns of different lengths; expected one number of each, or as many")
+        return np.stack(values, axis=-1)
+
+    def _finite(self, observations: Any) -> Floats:
+        """The observations as an array; refuses a NaN or an infinity, and says where it is."""
+        given = as_floats("observations", self._in_order(observations))
+        if not np.isfinite(given).all():
+            place = tuple(int(i) for i in np.argwhere(~np.isfinite(given))[0])
+            names = self.columns["observations"]
+            where = f" in {names[place[-1]]}" if place and place[-1] < len(names) else ""
+            raise UserError(f"observations{list(place)} is {given[place]}; expected finite numbers{where}")
+        return given
 
     def _apply(self, observations: ArrayLike, act: Callable[[Floats], Floats]) -> Floats:
         s = self._standardised(observations)
@@ -140,6 +171,8 @@ class Policy:
             if not (policy.arrays["scale/observation_std"] > 0).all():
                 raise ValueError("scale/observation_std has numbers that are not above 0")
             shape = policy(np.zeros((1, len(policy.arrays["scale/observation_mean"])), np.float32)).shape
+            if [*map(len, policy.columns.values())] != [policy.observation_size, policy.action_size]:
+                raise ValueError("columns: expected a name for each number")
             for bound in ("low", "high"):
                 if shape != (1, *policy.arrays[f"scale/action_{bound}"].shape):
                     raise ValueError(f"actions of shape {shape[1:]}, other than those of the bounds")
@@ -156,12 +189,3 @@ def as_floats(what: str, values: ArrayLike) -> Floats:
         return np.asarray(values, np.float32)
     except (TypeError, ValueError):
         raise UserError(f"{what}: expected numbers in rows of equal length, got {type(values).__name__}") from None
-
-
-def _finite(observations: ArrayLike) -> Floats:
-    """The observations as an array; refuses a NaN or an infinity, and says where it is."""
-    given = as_floats("observations", observations)
-    if not np.isfinite(given).all():
-        place = tuple(int(i) for i in np.argwhere(~np.isfinite(given))[0])
-        raise UserError(f"observations{list(place)} is {given[place]}; expected finite numbers")
-    return given

@@ -160,8 +160,8 @@ def is_temporary(entry: Path) -> bool:
 
 def _compared(record: RunRecord) -> Json:
     """What two records must agree in to be the same run: everything but the versions of the packages,
-    the words of the command, and what follows from the data."""
-    return as_json(replace(record, versions={}, command=None, log=None))
+    the words of the command, what follows from the data, and what its columns are called."""
+    return as_json(replace(record, versions={}, command=None, log=None, columns=None))
 
 
 def difference(old: Json, new: Json, where: str = "") -> str | None:

@@ -58,7 +58,7 @@ def log_of_table(
             columns[field] = Column((*columns[field].shape, 1), columns[field].dtype)
 
     def read(fields: Collection[str], start: int, stop: int, most: int) -> Iterator[Rows]:
-        chosen = [name for field in fields for name in names[field]]
+        chosen = [*dict.fromkeys(name for field in fields for name in names[field])]
         for file, first, batch in batches(chosen, start, stop, most):
             block: Rows = {}
             for field in fields:

@@ -100,13 +100,15 @@ def _lines(path: Path) -> int:
 
 
 def write_text(data: Dataset, path: Path) -> Written:
-    """Writes a vector as numbered columns."""
+    """Writes a vector as numbered columns, or as columns with its names: observations:speed."""
+    names = {**data.columns, "next_observations": data.columns["observations"]}
     writer: Any = None
     for block in data.blocks():
         columns: dict[str, Any] = {}
         for name, values in block.items():
             vector = values.ndim == 2
-            columns |= {f"{name}_{i}": part for i, part in enumerate(values.T)} if vector else {name: values}
+            heads = [f"{name}:{part}" if data.is_named else f"{name}_{i}" for i, part in enumerate(names.get(name, []))]
+            columns |= dict(zip(heads, values.T, strict=True)) if vector else {name: values}
         table = pa.table(columns)
         writer = writer or csv.CSVWriter(path, table.schema)
         writer.write_table(table)

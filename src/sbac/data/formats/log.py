@@ -231,6 +231,14 @@ def read_description(path: Path, what: str) -> dict[str, Any]:
     return description
 
 
+def read_names(text: str | bytes, path: Path) -> Json:
+    """The names of the columns, as JSON that a dataset checks."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise UserError(f"{path}: columns: expected the names of the columns, as JSON") from None
+
+
 def with_flags(log: Log, extra: str, derived: Collection[str], derive: Callable[[Rows], Rows]) -> Log:
     """The same log with flags that are derived of its `terminals` and an extra column, which it then lacks."""
     rows = log.columns["terminals"].shape[:1]
