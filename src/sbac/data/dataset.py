@@ -49,6 +49,7 @@ class Dataset:
     episodes: (count, 2), the first row of each and the row after its last
     kind: "D4RL" | "Minari" | "made" | "embedded" | "user"; task: the task whose returns it is scored with, or None
     environment: the Gymnasium id of the environment it is from, where it is known
+    notes: what was done to the log when it was read, a line for each thing
     columns: the names of the observations and of the actions, in their order; the hash does not depend on them
 
     Where s' is not known, `next_observations` repeats the row's own observation: never another episode's state.
@@ -70,6 +71,7 @@ class Dataset:
         task: str | None = None,
         environment: str | None = None,
         columns: Mapping[str, Sequence[str]] | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         if name_of("kind of data", kind) not in SOURCE_KINDS:
             raise unknown("kind of data", kind, SOURCE_KINDS)
@@ -89,6 +91,7 @@ class Dataset:
         self.name, self.kind = name, kind
         self.task = find_task(task).name if task is not None else None
         self.environment = environment
+        self.notes = list(notes)
         self.observations = _floats(observations)
         rows = len(self.observations)
         raw = np.asarray(actions)
@@ -194,6 +197,7 @@ class Dataset:
             **{name: column[chosen] for name, column in self.arrays().items()},
             **self.bounds,
             columns=self.columns,
+            notes=self.notes,
             name=self.name,
             kind=self.kind,
             task=self.task,

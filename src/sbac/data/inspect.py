@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbac.data.columns import BLOCK, OPTIONAL, REQUIRED, SHOWN, defects, moments
+from sbac.data.columns import BLOCK, OPTIONAL, REQUIRED, SHOWN, moments
 from sbac.data.dataset import Dataset, jumps
 from sbac.data.formats import minari
 from sbac.data.loading import (
@@ -106,6 +106,7 @@ def _described(data: Dataset) -> Iterator[str]:
     if data.environment is not None:
         yield f"  environment     {data.environment}"
     yield f"  at a bound      {at_bound.mean():.2%} of the action values, at most {at_bound.max():.2%} in one"
+    yield from (f"  note            {note}" for note in data.notes)
     yield f"  duplicates      {int(duplicates(data).sum()):,} rows repeat an earlier one"
     yield f"  sha256          {data.hash}"
     yield "returns of the episodes"
@@ -170,19 +171,18 @@ class Findings:
 def examine(source: str | Path, options: LogOptions | None = None) -> Findings:
     """Every problem of a file, and every oddity that the rules of transitions settle."""
     try:
-        arguments = read(source, options or LogOptions())
+        reading = read(source, options or LogOptions())
     except UserError as error:
         return Findings([str(error)], [], 0, 0, 1)
-    columns = {key: value for key, value in arguments.items() if key in FIELDS}
-    bounds = arguments.get("action_low", -1.0), arguments.get("action_high", 1.0)
-    wrong = list(defects(columns, *bounds, arguments.get("columns")))
+    columns = {key: value for key, value in reading.arguments.items() if key in FIELDS}
+    wrong = list(reading.defects())
     rows = max((len(column) for column in columns.values() if np.ndim(column)), default=0)
     if wrong:
         wrong_rows = np.unique(np.concatenate([defect.rows for defect in wrong]))
         problems = sum(max(1, len(defect.rows)) for defect in wrong)
         return Findings([line for defect in wrong for line in defect.lines], [], rows, len(wrong_rows), problems)
-    data = Dataset(**arguments)
-    return Findings([], [*doubts(data), *_notes(columns, data)], rows, 0, 0)
+    data = Dataset(**reading.arguments)
+    return Findings([], [*data.notes, *doubts(data), *_notes(columns, data)], rows, 0, 0)
 
 
 def _notes(columns: dict[str, ArrayLike], data: Dataset) -> Iterator[str]:

@@ -6,17 +6,19 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbac.data.columns import BOUNDS, VECTORS, as_array, missing
+from sbac.data.columns import BOUNDS, OPTIONAL, REQUIRED, VECTORS, Defect, LineOf, as_array, defects
+from sbac.data.columns import missing as absent
 from sbac.data.dataset import Dataset
 from sbac.data.ends import with_time_limits
 from sbac.data.formats import format_of, suffixes
 from sbac.data.formats.log import Column, Log, Rows, decode, one_line, side_by_side
 from sbac.data.naming import UNNAMED, ColumnMap, Named, match, names_of_log
+from sbac.data.preparing import Missing, prepare
 from sbac.data.sums import is_sum, summed
 from sbac.environments.opening import EnvSource, action_bounds
 from sbac.environments.tasks import EMBEDDED, TASKS, TD3_TIERS, find_task, is_task, task_of_file
@@ -47,6 +49,8 @@ def load(
     action_high: ArrayLike | None = None,
     environment: EnvSource | None = None,
     max_bytes: int | None = None,
+    missing: Missing = "refuse",
+    continuous: bool = False,
 ) -> Dataset:
     """The dataset behind a name, a file, a folder, a Minari id, a mapping of arrays or a DataFrame.
 
@@ -57,6 +61,9 @@ def load(
         `environment`, else -1 and 1.
     environment: the environment the log is from, a Gymnasium id or a function that makes one.
     max_bytes: the most memory that the decoded log may take (default: 100 times the file, at least 256 MiB).
+    missing: what to do about values that are missing or not finite: "refuse" them, "hold" the last value of the same
+        episode, or "cut" the episode there.
+    continuous: takes actions that are whole numbers as continuous, however few values they have.
     """
     if isinstance(source, Dataset):
         return source
@@ -65,10 +72,9 @@ def load(
         if table is None:
             raise UserError(f"expected a name, a path, arrays by name, a DataFrame or a Dataset, got {type(source)}")
         source = table
-    arguments = read(source, LogOptions(task, columns, horizon, action_low, action_high, environment, max_bytes))
-    for line in missing(arguments):
-        raise UserError(f"{arguments['name']}: {line}")
-    data = Dataset(**arguments)
+    bounds = action_low, action_high
+    options = LogOptions(task, columns, horizon, *bounds, environment, max_bytes, missing, continuous)
+    data = dataset_of(read(source, options))
     for line in doubts(data):
         warnings.warn(line, stacklevel=2)
     return data
@@ -85,6 +91,8 @@ class LogOptions:
     action_high: ArrayLike | None = None
     environment: EnvSource | None = None
     max_bytes: int | None = None
+    missing: Missing = "refuse"
+    continuous: bool = False
 
     def __post_init__(self) -> None:
         for name, kind in (("task", str), ("columns", Mapping), ("horizon", int), ("max_bytes", int)):
@@ -92,6 +100,10 @@ class LogOptions:
             if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
                 expected = {str: "a name", Mapping: "a mapping from fields to columns", int: "a whole number"}[kind]
                 raise UserError(f"{name}: expected {expected}, got {value!r}")
+        if self.missing not in get_args(Missing):
+            raise unknown("way with missing values (missing)", str(self.missing), get_args(Missing))
+        if not isinstance(self.continuous, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UserError(f"continuous: expected true or false, got {self.continuous!r}")
         positive("horizon", self.horizon)
         positive("max_bytes", self.max_bytes)
 
@@ -109,8 +121,38 @@ def doubts(data: Dataset) -> Iterator[str]:
         )
 
 
-def read(source: str | Path | Mapping[str, ArrayLike], options: LogOptions) -> dict[str, Any]:
-    """The arguments of `Dataset` for a source: its columns as they are in the file, and what is said about it."""
+@dataclass(frozen=True)
+class Reading:
+    """A source that was read: the arguments of `Dataset`, and what its problems are told with."""
+
+    arguments: dict[str, Any]
+    names: Mapping[str, Sequence[str]]
+    """What the source calls the single columns of each field, where it has names."""
+    line_of: LineOf = None
+    """The line of the file that a row is from."""
+
+    def defects(self) -> Iterator[Defect]:
+        """Every problem for which it is not a dataset."""
+        columns = {key: value for key, value in self.arguments.items() if key in REQUIRED + OPTIONAL}
+        low, high = self.arguments.get("action_low", -1.0), self.arguments.get("action_high", 1.0)
+        return defects(columns, low, high, self.names, self.line_of)
+
+
+def dataset_of(reading: Reading) -> Dataset:
+    """The dataset that was read, or an error about the first of its problems."""
+    arguments = reading.arguments
+    for line in absent(arguments):
+        raise UserError(f"{arguments['name']}: {line}")
+    try:
+        return Dataset(**arguments)
+    except UserError:
+        for defect in reading.defects():  # which knows names and lines
+            raise UserError(f"{arguments['name']}: {defect.lines[0]}") from None
+        raise
+
+
+def read(source: str | Path | Mapping[str, ArrayLike], options: LogOptions) -> Reading:
+    """A source with its columns as they are in the file, and what is said about it."""
     if isinstance(source, Mapping):
         names = match(source, options.columns, "arrays")
         columns = {field: _joined(source, field, members) for field, members in names.items()}
@@ -119,15 +161,40 @@ def read(source: str | Path | Mapping[str, ArrayLike], options: LogOptions) -> d
             columns["rewards"] = summed(as_array(columns["rewards"]), text)
         beside: dict[str, Any] = {key: source[key] for key in ("name", "kind", "task", *BOUNDS) if key in source}
         widths = {field: column.shape[1] for field in UNNAMED if (column := as_array(columns.get(field, []))).ndim == 2}
-        beside["columns"] = {field: called for field, called in names_of_log(names, widths).items() if field in UNNAMED}
-        return with_time_limits(columns | described({"name": "arrays", **beside}, options), options.horizon)
+        called = names_of_log(names, widths)
+        beside["columns"] = {field: called[field] for field in UNNAMED if field in called}
+        whole = as_array(columns.get("actions", [])).dtype.kind in "iub"
+        return _ready(columns, described({"name": "arrays", **beside}, options), options, called, whole)
     located = locate(source)
     try:
         log = open_log(located, options.columns)
         rows = decode(log, options.max_bytes)
     except MemoryError as error:
         raise UserError(f"{located.path}: does not fit into memory") from error
-    return with_time_limits(rows | described(log.description, options), options.horizon, log.longest_episode)
+    whole = "actions" in log.columns and log.columns["actions"].dtype.kind in "iub"
+    called = names_of_log(log.names, _widths(log)) | log.description["columns"]
+    return _ready(rows, described(log.description, options), options, called, whole, log)
+
+
+def _ready(
+    columns: Mapping[str, ArrayLike],
+    description: Mapping[str, Any],
+    options: LogOptions,
+    names: Mapping[str, Sequence[str]],
+    whole_actions: bool,
+    log: Log | None = None,
+) -> Reading:
+    """Columns that were read, prepared, with the ends of their episodes."""
+    prepared = prepare(columns, options.missing, options.continuous, whole_actions)
+    described = {**description, "notes": prepared.notes}
+    longest = None if log is None else log.longest_episode
+    arguments = with_time_limits(prepared.columns | described, options.horizon, longest)
+    lines = None if log is None else log.line_of
+    return Reading(arguments, names, None if lines is None else lambda row: lines(int(prepared.rows[row])))
+
+
+def _widths(log: Log) -> dict[str, int]:
+    return {field: column.shape[1] for field, column in log.columns.items() if len(column.shape) == 2}
 
 
 def _columns_of(frame: Any) -> "Table | None":
@@ -155,8 +222,7 @@ def _joined(source: Mapping[str, ArrayLike], field: str, members: Sequence[str])
 def open_log(located: "Located", columns: ColumnMap | None) -> Log:
     """The log of any format that a source is, opened and not decoded, with what its name says about it."""
     log = _with_sum(format_of(located.path).open(located.path, columns), columns)
-    widths = {field: column.shape[1] for field, column in log.columns.items() if len(column.shape) == 2}
-    called = names_of_log(log.names, widths)
+    called = names_of_log(log.names, _widths(log))
     names: dict[str, Any] = {field: called[field] for field in UNNAMED if field in called}
     stored = parse(Named, log.description.get("columns") or {}, f"{located.path}: columns")
     kept = [field for field in UNNAMED if getattr(stored, field) is not None and field not in (columns or {})]

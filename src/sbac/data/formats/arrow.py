@@ -56,6 +56,9 @@ def log_of_table(
     for field in VECTORS:
         if field in columns and len(columns[field].shape) == 1:
             columns[field] = Column((*columns[field].shape, 1), columns[field].dtype)
+    for field in ("rewards", "terminals", "timeouts"):  # whole numbers have no way to say that one is missing
+        if field in columns and columns[field].dtype.kind in "iu":
+            columns[field] = Column(columns[field].shape, np.dtype(np.float64))
 
     def read(fields: Collection[str], start: int, stop: int, most: int) -> Iterator[Rows]:
         chosen = [*dict.fromkeys(name for field in fields for name in names[field])]
@@ -99,16 +102,19 @@ def is_list(kind: Any) -> bool:
 
 
 def numbers_of(array: Any, declared: Column, where: str, first: int, line_of: LineOf) -> NDArray[Any]:
-    """A column as numbers: (rows,), or (rows, width) for a column of lists; `first` is the number of its first row."""
-    _refuse_empty(array, where, first, line_of)
+    """A column as numbers: (rows,), or (rows, width) for a column of lists; `first` is the number of its first row.
+
+    An empty number is NaN; an empty flag and an empty list are refused.
+    """
+    if pa.types.is_null(array.type):
+        return np.full(len(array), np.nan)
+    if is_list(array.type) or pa.types.is_boolean(array.type):
+        _refuse_empty(array, where, first, line_of)
     if not is_list(array.type):
         if number_type(array.type) is None:
             raise UserError(f"{where}: expected numbers, got {array.type}{_first_text(array, first, line_of)}")
         return array.to_numpy(zero_copy_only=False)
     flat, lengths = array.flatten(), array.value_lengths().to_numpy(zero_copy_only=False)
-    if flat.null_count:
-        row = np.searchsorted(np.cumsum(lengths), _first_empty(flat), side="right")
-        raise UserError(f"{where}: row {first + row} has an empty number")
     width = lengths[0] if len(lengths) else declared.shape[1]
     for row in np.flatnonzero(lengths != width)[:1]:
         raise UserError(f"{where}: row {first + row} has {lengths[row]} numbers, but row {first} has {width}")

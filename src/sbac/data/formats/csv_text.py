@@ -77,9 +77,11 @@ def _dtype(field: str, begin: Any, where: str, line_of: arrow.LineOf) -> np.dtyp
 def _all_whole(path: Path, names: list[str]) -> bool:
     """Whether columns that begin with whole numbers hold nothing else."""
     batches = _batches(path, names, dict.fromkeys(names, pa.float64()))
-    return all(
-        (np.mod(batch[name].to_numpy(zero_copy_only=False), 1) == 0).all() for batch in batches for name in names
-    )
+    return all((np.mod(_numbers(batch[name]), 1) == 0).all() for batch in batches for name in names)
+
+
+def _numbers(column: Any) -> np.ndarray[Any, Any]:
+    return column.drop_null().to_numpy(zero_copy_only=False)
 
 
 def _batches(path: Path, names: list[str], kinds: Mapping[str, Any]) -> Iterator[Any]:

@@ -187,7 +187,7 @@ def is_readable(name: str, column: Column) -> bool:
     """Whether a column of this shape and type can be the field. What cannot is never decoded, only reported."""
     shape, kind = column.shape, column.dtype.kind
     if name in VECTORS:
-        return kind in ("f" if name == "actions" else "fiub") and len(shape) == 2
+        return kind in "fiub" and len(shape) == 2
     return kind in "fiub" and len(shape) >= 1 and product(shape[1:]) == 1
 
 

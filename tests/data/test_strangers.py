@@ -1,0 +1,210 @@
+"""Logs as people have them: gaps, costs for rewards, no terminals, whole numbers as actions."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+from sbac.cli import main
+from sbac.data import Dataset, load
+from sbac.data.inspect import examine
+from sbac.data.loading import LogOptions
+from sbac.data.sums import terms_of
+from sbac.errors import UserError
+
+HEAD = "batch,heat,flow,valve,yield,energy,stop"
+COLUMNS = {
+    "observations": ["heat", "flow"],
+    "actions": "valve",
+    "rewards": "yield",
+    "terminals": "stop",
+    "episode": "batch",
+}
+
+
+def rows_of(count=12, batches=3):
+    """The cells of a log by name: `batches` episodes, the first of which ends in a terminal."""
+    rng = np.random.default_rng(0)
+    cells = {name: rng.uniform(-1, 1, count).round(3).astype(str) for name in ("heat", "flow", "valve", "yield")}
+    cells["energy"] = rng.uniform(0, 1, count).round(3).astype(str)
+    batch = np.repeat(np.arange(batches), count // batches)
+    return {"batch": batch.astype(str), **cells, "stop": np.where(np.arange(count) == 3, "1", "0")}
+
+
+def write(path, cells, lines_between=""):
+    names = HEAD.split(",")
+    rows = [",".join(row) for row in zip(*(cells[name].astype(object) for name in names), strict=True)]
+    path.write_text(HEAD + "\n" + lines_between + "\n".join(rows) + "\n")
+    return path
+
+
+def with_gaps(name, *rows):
+    cells = {key: column.astype(object) for key, column in rows_of().items()}
+    cells[name][list(rows)] = ""
+    return cells
+
+
+# --- Gaps ---------------------------------------------------------------------------------------------------------
+
+
+def test_check_counts_gaps_by_column_with_their_lines(tmp_path, capsys):
+    cells = with_gaps("heat", 1, 2, 5, 6, 7, 9)
+    cells["yield"][5] = "nan"
+    path = write(tmp_path / "log.csv", cells, "\n")  # an empty line, which an editor counts
+    findings = examine(path, LogOptions(columns=COLUMNS))
+    assert [line.split(";")[0] for line in findings.problems] == [
+        "heat: 6 missing or not finite, the first in lines 4, 5, 8, 9, 10 ...",
+        "yield: 1 missing or not finite, the first in line 8",
+    ]
+    assert (findings.problems_found, findings.wrong_rows, findings.rows) == (7, 6, 12)
+    with pytest.raises(UserError, match=r"log.csv: heat: 6 missing or not finite, the first in lines 4, .*--missing"):
+        load(path, columns=COLUMNS)
+    words = [f"{k}={v if isinstance(v, str) else ','.join(v)}" for k, v in COLUMNS.items()]
+    assert main(["data", "check", str(path), "--columns", *words, "--missing", "hold"]) == 0
+    assert "note: missing: 7 values filled" in capsys.readouterr().out
+
+
+def test_hold_takes_the_last_value_of_the_same_episode(tmp_path):
+    whole = load(write(tmp_path / "whole.csv", rows_of()), columns=COLUMNS)
+    data = load(write(tmp_path / "log.csv", with_gaps("heat", 1, 2, 5)), columns=COLUMNS, missing="hold")
+    expected = whole.observations.copy()
+    expected[[1, 2], 0], expected[5, 0] = expected[0, 0], expected[4, 0]
+    np.testing.assert_array_equal(data.observations, expected)
+    assert data.notes == ["missing: 3 values filled with the last one of the same episode"]
+    with pytest.raises(UserError, match="heat: 1 missing or not finite, the first in line 6"):  # its episode begins
+        load(write(tmp_path / "log.csv", with_gaps("heat", 1, 4)), columns=COLUMNS, missing="hold")
+
+
+def test_cut_leaves_no_transition_across_a_gap(tmp_path):
+    whole = load(write(tmp_path / "whole.csv", rows_of()), columns=COLUMNS)
+    data = load(write(tmp_path / "log.csv", with_gaps("flow", 1, 6, 8)), columns=COLUMNS, missing="cut")
+    kept = np.delete(np.arange(12), [1, 6, 8])
+    np.testing.assert_array_equal(data.observations, whole.observations[kept])
+    assert kept[data.episodes[:, 0]].tolist() == [0, 2, 4, 7, 9]
+    assert kept[data.timeouts].tolist() == [0, 5, 7, 11] and kept[data.terminals].tolist() == [3]
+    assert data.notes == ["missing: 3 rows left out, 2 episodes cut there"]
+    arrays = {name: column.astype(float) for name, column in whole.arrays().items() if name != "timeouts"}
+    arrays["observations"][1] = np.nan
+    alone = load(arrays, missing="cut")  # no other column tells where an episode ends
+    assert alone.timeouts.nonzero()[0].tolist() == [0, 10]
+
+
+def test_empty_numbers_of_parquet_and_of_arrays(tmp_path):
+    cells = rows_of()
+    table = {name: [float(cell) for cell in column] for name, column in cells.items()}
+    table["heat"][3] = None
+    table["yield"] = pa.array([1, 2, None, *range(9)])
+    parquet.write_table(pa.table(table), tmp_path / "log.parquet")
+    told = examine(tmp_path / "log.parquet", LogOptions(columns=COLUMNS)).problems
+    assert [line.split(";")[0] for line in told] == [
+        "heat: 1 missing or not finite, the first in row 3",
+        "yield: 1 missing or not finite, the first in row 2",
+    ]
+    assert load(tmp_path / "log.parquet", columns=COLUMNS, missing="hold").rewards[:4].tolist() == [1, 2, 2, 0]
+
+
+def test_a_way_with_gaps_that_does_not_exist(plain):
+    with pytest.raises(UserError, match="missing"):
+        load(plain, missing="guess")  # pyright: ignore[reportArgumentType]
+
+
+# --- Rewards ------------------------------------------------------------------------------------------------------
+
+
+def test_rewards_as_a_sum_of_columns(tmp_path):
+    path = write(tmp_path / "log.csv", rows_of())
+    gain, energy = (load(path, columns=COLUMNS | {"rewards": name}).rewards for name in ("yield", "energy"))
+    for text, expected in [
+        ("-energy", -energy),
+        ("2*yield-energy", 2 * gain - energy),
+        (" 0.5 * yield + 1e-1*energy - 3 ", 0.5 * gain + 0.1 * energy - 3),
+        ('"yield" - yield + energy', energy),
+    ]:
+        data = load(path, columns=COLUMNS | {"rewards": text})
+        np.testing.assert_allclose(data.rewards, expected, atol=1e-6)
+    arrays = {name: column.astype(float) for name, column in rows_of().items()}
+    arrays = {**arrays, "valve": arrays["valve"][:, None]}
+    np.testing.assert_allclose(
+        load(arrays, columns=COLUMNS | {"rewards": "2*yield-energy"}).rewards, 2 * gain - energy, atol=1e-6
+    )
+
+
+def test_a_column_whose_name_looks_like_a_sum(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("obs_0,action,a-b,a,b\n0,0.5,7,1,2\n1,0.5,8,1,2\n")
+    assert load(path, columns={"rewards": "a-b"}).rewards.tolist() == [7, 8]
+    assert load(path, columns={"rewards": "a - b"}).rewards.tolist() == [-1, -1]
+    assert load(path, columns={"rewards": '-"a-b"'}).rewards.tolist() == [-7, -8]
+
+
+@pytest.mark.parametrize("text", ["2*", "yield**2", "yield*energy", "yield energy", "__import__('os')", "3", "-none"])
+def test_what_is_no_sum(text, tmp_path):
+    path = write(tmp_path / "log.csv", rows_of())
+    with pytest.raises(UserError, match="no column"):
+        load(path, columns=COLUMNS | {"rewards": text})
+
+
+def test_terms():
+    assert terms_of("2*yield [kg/h] - energy") == {"yield [kg/h]": 2, "energy": -1}
+    assert terms_of("-1e-3*a + .5") == {"a": -0.001, "": 0.5}
+    assert terms_of("a b") == {"a b": 1} and terms_of("a*b") == {}
+
+
+def test_a_last_row_without_a_reward_is_left_out(tmp_path):
+    whole = load(write(tmp_path / "whole.csv", rows_of()), columns=COLUMNS)
+    data = load(write(tmp_path / "log.csv", with_gaps("yield", 3, 7, 11)), columns=COLUMNS)
+    kept = np.delete(np.arange(12), [3, 7, 11])
+    np.testing.assert_array_equal(data.rewards, whole.rewards[kept])
+    assert kept[data.terminals].tolist() == [2]  # what follows it is the terminal state
+    assert kept[data.timeouts].tolist() == [6, 10]
+    assert data.notes == ["rewards: missing in the last row of 3 episodes; these rows are left out"]
+    with pytest.raises(UserError, match="yield: 2 missing or not finite, the first in lines 5, 7;"):
+        load(write(tmp_path / "log.csv", with_gaps("yield", 3, 5)), columns=COLUMNS)
+
+
+# --- Terminals and actions ----------------------------------------------------------------------------------------
+
+
+def test_a_log_without_terminals_is_cut_by_time(tmp_path):
+    columns = {field: name for field, name in COLUMNS.items() if field != "terminals"}
+    data = load(write(tmp_path / "log.csv", rows_of()), columns=columns)
+    assert not data.terminals.any() and data.timeouts.nonzero()[0].tolist() == [3, 7, 11]
+    assert data.notes == ["terminals: not given; every episode is taken as cut by time"]
+    with pytest.raises(UserError, match="rewards: missing"):
+        load(write(tmp_path / "log.csv", rows_of()), columns={k: v for k, v in columns.items() if k != "rewards"})
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz", "arrays"])
+def test_whole_numbers_as_actions(kind, tmp_path):
+    def source(values):
+        actions = np.arange(24) % values
+        arrays = {"observations": np.zeros((24, 1)), "actions": actions[:, None], "rewards": np.zeros(24)}
+        table = pa.table({"obs_0": np.zeros(24), "actions": actions, "rewards": np.zeros(24)})
+        if kind == "csv":
+            path = tmp_path / "log.csv"
+            path.write_text("obs_0,actions,rewards\n" + "".join(f"0,{action},0\n" for action in actions))
+            return path
+        if kind == "parquet":
+            parquet.write_table(table, tmp_path / "log.parquet")
+            return tmp_path / "log.parquet"
+        np.savez(tmp_path / "log.npz", **arrays)
+        return arrays if kind == "arrays" else tmp_path / "log.npz"
+
+    with pytest.raises(UserError, match="discrete actions .*--continuous"):
+        load(source(10), action_low=0, action_high=10)
+    data = load(source(10), action_low=0, action_high=10, continuous=True)
+    assert data.actions[:12, 0].tolist() == [*range(10), 0, 1]
+    data = load(source(11), action_low=0, action_high=10)
+    assert data.actions[:12, 0].tolist() == [*range(11), 0]
+    assert "actions: whole numbers, up to 11 values; taken as continuous" in data.notes
+
+
+def test_notes_stay_with_a_part_and_are_told(tmp_path, capsys):
+    path = write(tmp_path / "log.csv", rows_of())
+    columns = {field: name for field, name in COLUMNS.items() if field != "terminals"}
+    data = load(path, columns=columns)
+    assert data.split(0.5)[0].notes == data.notes != [] and Dataset(**data.arrays()).notes == []
+    words = [f"{k}={v if isinstance(v, str) else ','.join(v)}" for k, v in columns.items()]
+    assert main(["data", "info", str(path), "--columns", *words]) == 0
+    told = capsys.readouterr()
+    assert told.err == f"note: {data.notes[0]}\n" and data.notes[0] in told.out
