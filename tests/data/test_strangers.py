@@ -208,3 +208,90 @@ def test_notes_stay_with_a_part_and_are_told(tmp_path, capsys):
     assert main(["data", "info", str(path), "--columns", *words]) == 0
     told = capsys.readouterr()
     assert told.err == f"note: {data.notes[0]}\n" and data.notes[0] in told.out
+
+
+# --- Several files, keys and times --------------------------------------------------------------------------------
+
+
+def test_several_files_are_one_log_and_no_episode_goes_on(tmp_path):
+    cells = rows_of()
+    cells["stop"][:] = "0"
+    cells["batch"][:] = "7"  # the same in both files
+    whole = load(write(tmp_path / "whole.csv", cells), columns=COLUMNS)
+    days = tmp_path / "days"
+    days.mkdir()
+    for name, rows in (("day1.csv", slice(0, 5)), ("day2.csv", slice(5, 12))):
+        write(days / name, {key: column[rows] for key, column in cells.items()})
+    sources = [[days / "day1.csv", str(days / "day2.csv")], days, str(days / "day?.csv")]
+    for source in sources:
+        data = load(source, columns=COLUMNS)
+        np.testing.assert_array_equal(data.observations, whole.observations)
+        assert data.episodes.tolist() == [[0, 5], [5, 12]] and data.columns == whole.columns
+        assert data.name == "day1.csv and 1 more"
+    for source, message in (([], "at least one"), ([3], "names of files"), (str(days / "x*.csv"), "no file matches")):
+        with pytest.raises(UserError, match=message):
+            load(source, columns=COLUMNS)
+    with pytest.raises(UserError, match="day2.csv: its columns are not those of day1.csv"):
+        (days / "day2.csv").write_text("obs_0,obs_1,action,reward\n0,0,0.5,1\n")
+        load([write_usual(days / "day1.csv"), days / "day2.csv"])
+
+
+def write_usual(path):
+    path.write_text("obs:b,obs:c,act,reward\n0,0,0.5,1\n")
+    return path
+
+
+def test_check_takes_several_files(tmp_path, capsys):
+    write(tmp_path / "day1.csv", with_gaps("heat", 2))
+    write(tmp_path / "day2.csv", with_gaps("flow", 3))
+    words = [f"{k}={v if isinstance(v, str) else ','.join(v)}" for k, v in COLUMNS.items()]
+    paths = [str(tmp_path / "day1.csv"), str(tmp_path / "day2.csv")]
+    assert main(["data", "check", *paths, "--columns", *words]) == 2
+    told = capsys.readouterr()
+    assert f"{paths[0]}: heat: 1 missing or not finite, the first in line 4" in told.out
+    assert f"{paths[1]}: flow: 1 missing or not finite, the first in line 5" in told.out
+    assert "2 problems found in 2 of 24 rows" in told.err
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz", "arrays"])
+def test_several_columns_tell_an_episode(kind, tmp_path):
+    device, day = np.array([1, 1, 1, 2, 2, 2]), np.array([5, 5, 6, 6, 7, 7])
+    arrays = {"observations": np.zeros((6, 1)), "actions": np.zeros((6, 1)), "rewards": np.zeros(6)}
+    arrays |= {"device": device, "day": day}
+    table = pa.table({name: column.ravel() for name, column in arrays.items()})
+    np.savez(tmp_path / "log.npz", **arrays)
+    parquet.write_table(table, tmp_path / "log.parquet")
+    lines = [",".join(map(str, row)) for row in zip(*(arrays[name].ravel() for name in arrays), strict=True)]
+    (tmp_path / "log.csv").write_text(",".join(arrays) + "\n" + "\n".join(lines).replace(",1,", ",one,") + "\n")
+    data = load(arrays if kind == "arrays" else tmp_path / f"log.{kind}", columns={"episode": ["device", "day"]})
+    assert data.episodes.tolist() == [[0, 2], [2, 3], [3, 4], [4, 6]]
+
+
+CLOCK = ["2024-01-01 00:00:00", "2024-01-01 00:01:00", "2024-01-01 00:02:00", "2024-01-01 00:30:00"]
+
+
+@pytest.mark.parametrize("times", [["0", "1", "2", "6"], ["0.0", "1.5", "3.0", "10.0"], CLOCK])
+def test_rows_are_sorted_by_time_and_cut_where_it_jumps(times, tmp_path):
+    rows = [("a", 0), ("b", 1), ("a", 3), ("b", 0), ("a", 1), ("a", 2), ("b", 2)]
+    lines = [f"{pump},{times[t]},{t},0.5,{t}" for pump, t in rows]
+    (tmp_path / "log.csv").write_text("pump,when,obs_0,action,reward\n" + "\n".join(lines) + "\n")
+    data = load(tmp_path / "log.csv", columns={"episode": "pump", "time": "when"})
+    assert data.rewards.tolist() == [0, 1, 2, 3, 0, 1, 2]
+    assert data.episodes.tolist() == [[0, 3], [3, 4], [4, 7]] and not data.has_next[[2, 3, 6]].any()
+    assert data.notes[1:] == [
+        "time: rows sorted within their episodes",
+        "time: 1 jump of more than 3 usual steps; episodes cut there",
+    ]
+    lines[4] = lines[4].replace(",0.5,", ",,")
+    (tmp_path / "log.csv").write_text("pump,when,obs_0,action,reward\n" + "\n".join(lines) + "\n")
+    with pytest.raises(UserError, match="action: 1 missing or not finite, the first in line 6;"):
+        load(tmp_path / "log.csv", columns={"episode": "pump", "time": "when"})
+
+
+def test_times_without_episodes_and_missing_ones(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("t,obs_0,action,reward,terminal\n1,1,.5,1,0\n0,0,.5,0,0\n2,2,.5,2,1\n0,3,.5,3,0\n1,4,.5,4,0\n")
+    assert load(path, columns={"time": "t"}).rewards.tolist() == [0, 1, 2, 3, 4]
+    path.write_text("t,obs_0,action,reward\n1,1,.5,1\n,0,.5,0\n")
+    with pytest.raises(UserError, match=r"log.csv: time: row 1 has none"):
+        load(path, columns={"time": "t"})

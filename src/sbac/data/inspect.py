@@ -20,6 +20,7 @@ from sbac.data.loading import (
     embedded_file,
     load,
     made_names,
+    parts_of,
     read,
 )
 from sbac.environments.tasks import EMBEDDED, TASKS, find_task
@@ -168,8 +169,25 @@ class Findings:
     """Problems in all, those that are only counted included: a bad value of a row is one, and so is a bad column."""
 
 
-def examine(source: str | Path, options: LogOptions | None = None) -> Findings:
-    """Every problem of a file, and every oddity that the rules of transitions settle."""
+def examine(source: str | Path | Sequence[str | Path], options: LogOptions | None = None) -> Findings:
+    """Every problem of a file or of several, and every oddity that the rules of transitions settle."""
+    try:
+        parts = parts_of(source)
+    except UserError as error:
+        return Findings([str(error)], [], 0, 0, 1)
+    if len(parts) == 1:
+        return _examine(parts[0], options)
+    each = {str(part): _examine(part, options) for part in parts}
+    return Findings(
+        [f"{name}: {line.removeprefix(f'{name}: ')}" for name, findings in each.items() for line in findings.problems],
+        [f"{name}: {line.removeprefix(f'{name}: ')}" for name, findings in each.items() for line in findings.notes],
+        sum(findings.rows for findings in each.values()),
+        sum(findings.wrong_rows for findings in each.values()),
+        sum(findings.problems_found for findings in each.values()),
+    )
+
+
+def _examine(source: str | Path, options: LogOptions | None) -> Findings:
     try:
         reading = read(source, options or LogOptions())
     except UserError as error:

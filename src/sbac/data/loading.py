@@ -1,5 +1,6 @@
 """`sbac.load`: a Dataset from a name, a file, a folder or arrays. What is not clear is refused, never guessed."""
 
+import glob
 import os
 import re
 import warnings
@@ -15,7 +16,7 @@ from sbac.data.columns import BOUNDS, OPTIONAL, REQUIRED, VECTORS, Defect, LineO
 from sbac.data.columns import missing as absent
 from sbac.data.dataset import Dataset
 from sbac.data.ends import with_time_limits
-from sbac.data.formats import format_of, suffixes
+from sbac.data.formats import format_of, is_log, suffixes
 from sbac.data.formats.log import Column, Log, Rows, decode, one_line, side_by_side
 from sbac.data.naming import UNNAMED, ColumnMap, Named, match, names_of_log
 from sbac.data.preparing import Missing, prepare
@@ -36,7 +37,7 @@ class Frame(Protocol):
     def __getitem__(self, name: Any, /) -> Any: ...
 
 
-Source = str | Path | Dataset | Mapping[str, ArrayLike] | Frame
+Source = str | Path | Dataset | Mapping[str, ArrayLike] | Frame | Sequence[str | Path]
 
 
 def load(
@@ -67,17 +68,62 @@ def load(
     """
     if isinstance(source, Dataset):
         return source
-    if not isinstance(source, str | Path | Mapping):
+    if not isinstance(source, str | Path | Mapping | list | tuple):
         table = _columns_of(source)
         if table is None:
             raise UserError(f"expected a name, a path, arrays by name, a DataFrame or a Dataset, got {type(source)}")
         source = table
     bounds = action_low, action_high
     options = LogOptions(task, columns, horizon, *bounds, environment, max_bytes, missing, continuous)
-    data = dataset_of(read(source, options))
+    data = _joined_logs([dataset_of(read(part, options)) for part in parts_of(source)])
     for line in doubts(data):
         warnings.warn(line, stacklevel=2)
     return data
+
+
+def parts_of(source: Any) -> list[Any]:
+    """The sources that a source stands for: those of a list, the files of a pattern or of a folder, or itself."""
+    if isinstance(source, list | tuple):
+        items: list[Any] = [*source]
+        for item in items:
+            if not isinstance(item, str | Path):
+                raise UserError(f"expected names of files, got {type(item).__name__}")
+        if not items:
+            raise UserError("expected at least one file, got an empty list")
+        return [part for item in items for part in parts_of(item)]
+    if not isinstance(source, str | Path):
+        return [source]
+    try:
+        path = Path(source).expanduser()
+        if path.is_dir():
+            files = [file for file in sorted(path.iterdir()) if file.is_file() and file.suffix in suffixes()]
+            return files if files and not is_log(path) else [source]
+        if path.exists() or not any(sign in str(source) for sign in "*?["):
+            return [source]
+        matches = [Path(match) for match in sorted(glob.glob(str(path)))]
+    except (OSError, ValueError, RuntimeError):
+        return [source]  # `locate` says what is wrong with it
+    if not matches:
+        raise UserError(f"{source}: no file matches the pattern")
+    return [*matches]
+
+
+def _joined_logs(parts: Sequence[Dataset]) -> Dataset:
+    """Logs one after the other. No episode goes on from one to the next."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    for part in parts[1:]:
+        if part.columns != first.columns:
+            raise UserError(f"{part.name}: its columns are not those of {first.name}: {part.columns}")
+        if part.stores_next != first.stores_next:
+            raise UserError(f"{part.name}: only one of it and {first.name} stores next observations")
+        if any((part.bounds[name] != bound).any() for name, bound in first.bounds.items()):
+            raise UserError(f"{part.name}: its bounds of the actions are not those of {first.name}")
+    columns = {name: np.concatenate([part.arrays()[name] for part in parts]) for name in first.arrays()}
+    about = {key: getattr(first, key) for key in ("kind", "task", "environment", "columns")}
+    notes = [f"{part.name}: {note}" for part in parts for note in part.notes]
+    return Dataset(**columns, **first.bounds, **about, name=f"{first.name} and {len(parts) - 1} more", notes=notes)
 
 
 @dataclass(frozen=True)
@@ -185,7 +231,8 @@ def _ready(
     log: Log | None = None,
 ) -> Reading:
     """Columns that were read, prepared, with the ends of their episodes."""
-    prepared = prepare(columns, options.missing, options.continuous, whole_actions)
+    name = str(description["name"])
+    prepared = prepare(columns, options.missing, options.continuous, whole_actions, name)
     described = {**description, "notes": prepared.notes}
     longest = None if log is None else log.longest_episode
     arguments = with_time_limits(prepared.columns | described, options.horizon, longest)
@@ -214,14 +261,17 @@ def _joined(source: Mapping[str, ArrayLike], field: str, members: Sequence[str])
         single = source[members[0]]
         return as_array(single).reshape(-1, 1) if isinstance(source, Table) and field in VECTORS else single
     arrays = {name: as_array(source[name]) for name in members}
+    if field == "episode":  # of any type
+        arrays = {name: np.unique(array, return_inverse=True)[1] for name, array in arrays.items()}
     declared = {name: Column(array.shape, array.dtype) for name, array in arrays.items()}
     side_by_side({field: members}, declared, "arrays")
-    return np.column_stack([*arrays.values()])
+    joined = np.column_stack([*arrays.values()])
+    return _one_key(joined) if field == "episode" else joined
 
 
 def open_log(located: "Located", columns: ColumnMap | None) -> Log:
     """The log of any format that a source is, opened and not decoded, with what its name says about it."""
-    log = _with_sum(format_of(located.path).open(located.path, columns), columns)
+    log = _with_one_key(_with_sum(format_of(located.path).open(located.path, columns), columns))
     called = names_of_log(log.names, _widths(log))
     names: dict[str, Any] = {field: called[field] for field in UNNAMED if field in called}
     stored = parse(Named, log.description.get("columns") or {}, f"{located.path}: columns")
@@ -243,6 +293,28 @@ def _with_sum(log: Log, columns: Mapping[str, str | Sequence[str]] | None) -> Lo
 
     rows = log.columns["rewards"].shape[:1]
     return replace(log, columns={**log.columns, "rewards": Column(rows, np.dtype(np.float64))}, read=read)
+
+
+def _with_one_key(log: Log) -> Log:
+    """The log with one number for an episode, where several columns tell it."""
+    column = log.columns.get("episode")
+    if column is None or len(column.shape) != 2:
+        return log
+
+    def read(fields: Collection[str], start: int, stop: int, most: int) -> Iterator[Rows]:
+        for block in log.read(fields, start, stop, most):
+            yield block | ({"episode": _one_key(block["episode"])} if "episode" in block else {})
+
+    return replace(log, columns={**log.columns, "episode": Column(column.shape[:1], np.dtype(np.int64))}, read=read)
+
+
+def _one_key(numbers: NDArray[Any]) -> NDArray[np.int64]:
+    """64 bits of several numbers, equal for equal ones."""
+    whole = numbers.astype(np.int64) if numbers.dtype.kind in "iub" else numbers.astype(np.float64).view(np.int64)
+    key = np.zeros(len(whole), np.uint64)
+    for part in whole.astype(np.uint64).T:
+        key = (key ^ (key >> np.uint64(29)) ^ part) * np.uint64(0x9E3779B97F4A7C15)
+    return key.astype(np.int64)
 
 
 def described(description: Mapping[str, Any], options: LogOptions) -> dict[str, Any]:

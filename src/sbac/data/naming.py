@@ -20,8 +20,10 @@ NAMES = {
     "timeouts": ("timeouts", "timeout", "truncations", "truncated"),
     "next_observations": ("next_observations", "next_observation", "next_obs"),
     "episode": ("episode", "episodes", "episode_id"),
+    "time": (),
 }
 """The fields of a dataset, and their names in files. `episode` numbers the episodes: where it changes, one ends.
+`time` sorts the rows of an episode; it is never looked for, only given.
 
 `done` is not among them: it does not say whether a time limit is meant.
 """

@@ -9,12 +9,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from sbac.data.columns import OPTIONAL, REQUIRED, as_array
 from sbac.data.dataset import jumps
+from sbac.errors import UserError
 from sbac.text import counted
 
 Missing = Literal["refuse", "hold", "cut"]
 FIELDS = (*REQUIRED, *OPTIONAL)
 MOST_DISCRETE = 10
 """Whole numbers as actions with more different values than these are taken as continuous."""
+JUMP = 3
+"""An episode is cut where time jumps by more than so many usual steps."""
 
 Array = NDArray[Any]
 Flags = NDArray[np.bool_]
@@ -29,12 +32,15 @@ class Prepared:
     rows: NDArray[np.intp]
 
 
-def prepare(columns: Mapping[str, ArrayLike], missing: Missing, continuous: bool, whole_actions: bool) -> Prepared:
+def prepare(
+    columns: Mapping[str, ArrayLike], missing: Missing, continuous: bool, whole_actions: bool, name: str
+) -> Prepared:
     """The columns of a log made ready.
 
     Columns that are no numbers, or of different lengths, are left as they are: the checks of a dataset name them.
 
     whole_actions: whether the log stores its actions as whole numbers.
+    name: the log's, for an error line.
     """
     if any(isinstance(values, np.ma.MaskedArray) for values in columns.values()):  # refused by the checks
         return Prepared(dict(columns), [], np.arange(0))
@@ -50,7 +56,11 @@ def prepare(columns: Mapping[str, ArrayLike], missing: Missing, continuous: bool
     sound = all(a.dtype.kind in "fiub" or name == "episode" for name, a in arrays.items())
     rows = np.arange(count)
     if not sound or not count or any(array.shape[:1] != (count,) for array in arrays.values()):
+        arrays.pop("time", None)
         return Prepared(arrays, notes, rows)
+    if (time := arrays.pop("time", None)) is not None:
+        arrays, rows, told = _in_time(arrays, time.reshape(-1).astype(np.float64), name)
+        notes += told
     kept, told = _without_last_rewards(arrays)
     notes += told
     if not kept.all():
@@ -82,6 +92,38 @@ def _ends(columns: Mapping[str, Array]) -> Flags:
         ends[:-1] |= number[1:] != number[:-1]
     ends[-1:] = True
     return ends
+
+
+def _in_time(columns: dict[str, Array], time: Array, name: str) -> tuple[dict[str, Array], NDArray[np.intp], list[str]]:
+    """The rows of every episode sorted by time, and their order. An episode is cut where time jumps."""
+    if not np.isfinite(time).all():
+        raise UserError(f"{name}: time: row {int(np.isfinite(time).argmin())} has none; expected a time in every row")
+    if "episode" in columns:
+        _, first, number = np.unique(columns["episode"].reshape(-1), return_index=True, return_inverse=True)
+        place = first[number]  # episodes stay in the order in which they begin
+    else:
+        place = np.append(0, np.cumsum(_ends(columns))[:-1])
+    order = np.lexsort((time, place))
+    told = ["time: rows sorted within their episodes"] * bool((order != np.arange(len(order))).any())
+    columns = {field: array[order] for field, array in columns.items()}
+    inside = (place[order][1:] == place[order][:-1]) & ~_ends(columns)[:-1]
+    steps = np.diff(time[order])
+    if (usual := steps[inside & (steps > 0)]).size:
+        cut = np.append(inside & (steps > JUMP * np.median(usual)), False)
+        if cut.any():
+            columns = _with_cuts(columns, cut)
+            told.append(f"time: {counted(int(cut.sum()), 'jump')} of more than {JUMP} usual steps; episodes cut there")
+    return columns, order, told
+
+
+def _with_cuts(columns: dict[str, Array], cut: Flags) -> dict[str, Array]:
+    """The columns with more time limits. Flags of time limits tell all ends, so they get those that others tell."""
+    if "timeouts" in columns:
+        return columns | {"timeouts": (columns["timeouts"].reshape(-1) == 1) | cut}
+    ends = _ends(columns)
+    if "episode" not in columns and "next_observations" in columns:
+        ends |= jumps(columns["observations"], columns["next_observations"])
+    return columns | {"timeouts": (ends & (columns["terminals"].reshape(-1) != 1)) | cut}
 
 
 def _without_last_rewards(columns: dict[str, Array]) -> tuple[Flags, list[str]]:
@@ -137,12 +179,7 @@ def _cut(columns: dict[str, Array]) -> tuple[dict[str, Array], Flags, list[str]]
     if not gap.any():
         return columns, ~gap, []
     cut = np.append(gap[1:], False) & ~gap & ~ends
-    flagged = columns["timeouts"].reshape(-1) == 1 if "timeouts" in columns else np.zeros(len(ends), bool)
-    if "timeouts" not in columns:  # the flags are now told, so all ends are
-        if "episode" not in columns and "next_observations" in columns:
-            ends |= jumps(columns["observations"], columns["next_observations"])
-        flagged = ends & (columns["terminals"].reshape(-1) != 1)
-    columns["timeouts"] = flagged | cut
+    columns = _with_cuts(columns, cut)
     told = f"missing: {counted(int(gap.sum()), 'row')} left out, {counted(int(cut.sum()), 'episode')} cut there"
     return {name: array[~gap] for name, array in columns.items()}, ~gap, [told]
 

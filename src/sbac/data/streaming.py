@@ -69,6 +69,8 @@ class StreamedLog:
             raise UserError(f"{self.name}: {line}")
         if "timeouts" not in log.columns and "episode" not in log.columns:
             raise UserError(f"{self.name}: timeouts: missing; a log that is streamed has timeouts, or episode numbers")
+        if "time" in log.columns:
+            raise UserError(f"{self.name}: time: a log that is streamed is read in its own order")
         if log.columns["actions"].dtype.kind in "iub":
             raise UserError(f"{self.name}: actions: whole numbers; a log that is streamed has floats")
         lengths = {column.shape[:1] for column in log.columns.values()}

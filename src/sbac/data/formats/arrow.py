@@ -65,7 +65,7 @@ def log_of_table(
         for file, first, batch in batches(chosen, start, stop, most):
             block: Rows = {}
             for field in fields:
-                numbers = codes if field == "episode" else numbers_of
+                numbers = {"episode": codes, "time": seconds_of}.get(field, numbers_of)
                 values = [
                     numbers(batch[name], declared[name], f"{file}: {name}", first, line_of) for name in names[field]
                 ]
@@ -81,6 +81,8 @@ def declare(field: str, kind: Any, rows: int, width: int, where: str) -> Column:
     """What a table declares of a column; `width` is the length of its lists, if it has lists."""
     lists = is_list(kind)
     dtype = number_type(kind.value_type if lists else kind)
+    if field == "time" and pa.types.is_temporal(kind):
+        dtype = np.dtype(np.float64)
     if field == "episode" and not lists:
         dtype = np.dtype(np.int64)  # see `codes`
     if dtype is None and (rows or lists):
@@ -124,6 +126,17 @@ def numbers_of(array: Any, declared: Column, where: str, first: int, line_of: Li
             f"{declared.shape[0]:,} rows; expected as many in every row"
         )
     return flat.to_numpy(zero_copy_only=False).reshape(len(lengths), width)
+
+
+def seconds_of(array: Any, declared: Column, where: str, first: int, line_of: LineOf) -> NDArray[Any]:
+    """Times as numbers: dates and clock times in seconds, numbers as they are."""
+    if pa.types.is_date(array.type) or pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.float64())
+        return array.to_numpy(zero_copy_only=False) / 1e6
+    if pa.types.is_time(array.type):
+        array = array.cast(pa.time64("us")).cast(pa.int64()).cast(pa.float64())
+        return array.to_numpy(zero_copy_only=False) / 1e6
+    return numbers_of(array, declared, where, first, line_of)
 
 
 def codes(array: Any, declared: Column, where: str, first: int, line_of: LineOf) -> NDArray[np.int64]:

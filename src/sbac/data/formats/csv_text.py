@@ -43,7 +43,7 @@ def open_text(path: Path, columns: ColumnMap | None) -> Log:
         name: pa.bool_() if declared[name].dtype.kind == "b" else pa.float64()
         for field, members in names.items()
         for name in members
-        if field != "episode"
+        if field not in ("episode", "time")
     }
 
     def batches(chosen: list[str], start: int, stop: int, most: int) -> Iterator[tuple[Path, int, Any]]:
@@ -68,7 +68,7 @@ def _dtype(field: str, begin: Any, where: str, line_of: arrow.LineOf) -> np.dtyp
     """The type of a column, or an error about its first value that is no number."""
     if field == "episode":
         return np.dtype(np.int64)
-    if not len(begin):
+    if not len(begin) or (field == "time" and pa.types.is_temporal(begin.type)):
         return np.dtype(float)
     dtype = arrow.numbers_of(begin, Column((0,), np.dtype(float)), where, 0, line_of).dtype
     return dtype if dtype.kind == "b" or (field == "actions" and dtype.kind in "iu") else np.dtype(float)
