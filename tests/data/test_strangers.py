@@ -1,5 +1,7 @@
 """Logs as people have them: gaps, costs for rewards, no terminals, whole numbers as actions."""
 
+import gzip
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
@@ -7,6 +9,7 @@ import pytest
 
 from sbac.cli import main
 from sbac.data import Dataset, load
+from sbac.data.converting import convert
 from sbac.data.inspect import examine
 from sbac.data.loading import LogOptions
 from sbac.data.sums import terms_of
@@ -295,3 +298,47 @@ def test_times_without_episodes_and_missing_ones(tmp_path):
     path.write_text("t,obs_0,action,reward\n1,1,.5,1\n,0,.5,0\n")
     with pytest.raises(UserError, match=r"log.csv: time: row 1 has none"):
         load(path, columns={"time": "t"})
+
+
+# --- Ways to write a table ----------------------------------------------------------------------------------------
+
+
+def encoded(text, style):
+    head, rows = text.split("\n", 1)
+    if style in ("semicolons", "decimal commas"):
+        head, rows = head.replace(",", ";"), rows.replace(",", ";")
+    if style == "decimal commas":
+        rows = rows.replace(".", ",")
+    if style == "tabs":
+        head, rows = head.replace(",", "\t"), rows.replace(",", "\t")
+    if style == "quoted":
+        head = head.replace("batch", '"batch;of;the;day;and;the;week"')
+    mark = b"\xef\xbb\xbf" if style == "mark" else b""
+    whole = mark + f"{head}\n{rows}".encode()
+    return gzip.compress(whole) if style == "gzip" else whole
+
+
+@pytest.mark.parametrize("style", ["semicolons", "decimal commas", "tabs", "quoted", "mark", "gzip", "capitals"])
+def test_tables_are_read_as_they_are_written(style, tmp_path):
+    path = write(tmp_path / "plain.csv", rows_of())
+    expected, columns = load(path, columns=COLUMNS).hash, COLUMNS
+    if style == "quoted":
+        columns = COLUMNS | {"episode": "batch;of;the;day;and;the;week"}
+    name = {"gzip": "log.csv.gz", "capitals": "LOG.CSV"}.get(style, "log.csv")
+    (tmp_path / name).write_bytes(encoded(path.read_text(), style))
+    assert load(tmp_path / name, columns=columns).hash == expected
+    (tmp_path / name).write_bytes(encoded(write(path, with_gaps("heat", 2, 5)).read_text(), style))
+    with pytest.raises(UserError, match="heat: 2 missing or not finite, the first in lines 4, 7;"):
+        load(tmp_path / name, columns=columns)
+
+
+def test_a_gzipped_table_is_written_and_a_damaged_one_refused(tmp_path):
+    data = load(write(tmp_path / "log.csv", rows_of()), columns=COLUMNS)
+    convert(data, tmp_path / "log.csv.gz")
+    assert load(tmp_path / "log.csv.gz").hash == data.hash
+    (tmp_path / "log.csv.gz").write_bytes((tmp_path / "log.csv.gz").read_bytes()[:-20])
+    with pytest.raises(UserError, match="log.csv.gz: not a readable"):
+        load(tmp_path / "log.csv.gz")
+    (tmp_path / "log.csv.gz").write_bytes(b"a,b\n")
+    with pytest.raises(UserError, match="log.csv.gz: not a readable"):
+        load(tmp_path / "log.csv.gz")

@@ -17,7 +17,7 @@ from sbac.data.columns import missing as absent
 from sbac.data.dataset import Dataset
 from sbac.data.ends import with_time_limits
 from sbac.data.formats import format_of, is_log, suffixes
-from sbac.data.formats.log import Column, Log, Rows, decode, one_line, side_by_side
+from sbac.data.formats.log import Column, Log, Rows, decode, is_file, one_line, side_by_side
 from sbac.data.naming import UNNAMED, ColumnMap, Named, match, names_of_log
 from sbac.data.preparing import Missing, prepare
 from sbac.data.sums import is_sum, summed
@@ -96,7 +96,7 @@ def parts_of(source: Any) -> list[Any]:
     try:
         path = Path(source).expanduser()
         if path.is_dir():
-            files = [file for file in sorted(path.iterdir()) if file.is_file() and file.suffix in suffixes()]
+            files = [file for file in sorted(path.iterdir()) if is_file(file, *suffixes()) and file.is_file()]
             return files if files and not is_log(path) else [source]
         if path.exists() or not any(sign in str(source) for sign in "*?["):
             return [source]
@@ -378,7 +378,7 @@ def locate(source: str | Path) -> Located:
 
     if (folder := minari.installed(name)) is not None:
         return Located(folder, {"name": name})
-    if path.suffix in suffixes() or isinstance(source, Path) or name.startswith((".", "/", "~")):
+    if is_file(path, *suffixes()) or isinstance(source, Path) or name.startswith((".", "/", "~")):
         raise UserError(f"{name}: no such file or folder")
     if "/" in name and minari.is_id(name):
         raise UserError(

@@ -56,7 +56,8 @@ def is_log(path: Path) -> bool:
 def format_to_write(path: Path) -> "Format":
     """The format that the suffix of a new file stands for."""
     for form in map(find, REGISTRY):
-        if form.write is not None and path.suffix in form.suffixes:
+        named = [path.name.lower().endswith(suffix) if suffix else not path.suffix for suffix in form.suffixes]
+        if form.write is not None and any(named):
             return form
     raise UserError(f"{path}: unknown kind of file; expected {', '.join(suffixes())} or --format")
 

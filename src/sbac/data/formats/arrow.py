@@ -4,6 +4,7 @@ No modules but these readers call pyarrow, which has no types.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+import zlib
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -30,7 +31,7 @@ def readable(path: Path) -> Generator[None]:
     require_file(path)
     try:
         yield
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not a readable {path.suffix} table: {one_line(error)}") from error
 
 

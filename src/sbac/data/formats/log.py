@@ -201,7 +201,7 @@ def kept_dtype(name: str, column: Column) -> np.dtype[Any]:
 
 def is_file(path: Path, *suffixes: str) -> bool:
     """Whether a path has one of the suffixes and is no folder."""
-    return path.suffix in suffixes and not path.is_dir()
+    return path.name.lower().endswith(suffixes) and not path.is_dir()
 
 
 def require_file(path: Path) -> None:
