@@ -174,7 +174,7 @@ def test_the_discount_and_the_policy_of_an_estimate(value: Any) -> None:
 )
 def test_stream(name: str, value: Any, tmp_path: Path) -> None:
     with h5py.File(tmp_path / "log.hdf5", "w") as file:
-        for field, column in make_log().columns().items():
+        for field, column in make_log().arrays().items():
             file[field] = column
     arguments: dict[str, Any] = {"source": tmp_path / "log.hdf5", name: value}
     with pytest.raises(UserError) as raised:
@@ -213,7 +213,7 @@ def test_other_arguments_of_a_policy(value: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [3, [], b"x", "no-such", np.zeros(3)])
 def test_the_task_and_the_kind_of_a_log(value: Any) -> None:
-    columns = make_log().columns()
+    columns = make_log().arrays()
     for name in ("task", "kind"):
         arguments: dict[str, Any] = {name: value, "action_low": -2.0, "action_high": 2.0}
         with pytest.raises(UserError, match=name):

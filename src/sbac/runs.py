@@ -107,6 +107,7 @@ class RunRecord:
     `runs` has the resolved config of every run, with its seed. A run that learned from a log has `data`; one that
     learned in an environment has `environment`, `rounds`, and `task` if the environment is a task's. `log` says what
     the data's episodes return. `command`: what followed `sbac train`, for `sbac train --resume` alone.
+    `columns`: what the data calls its observations and actions.
     """
 
     format: int
@@ -125,6 +126,7 @@ class RunRecord:
     command: list[str] | None = None
     paths: list[str] | None = None
     """Where the log was found: the name or path as it was given, and the absolute path."""
+    columns: Mapping[str, Sequence[str]] | None = None
 
     @cached_property
     def common(self) -> list[CommonFields]:

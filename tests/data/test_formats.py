@@ -389,7 +389,7 @@ def test_ambiguous_and_broken_tables_are_named(plain, tmp_path):
     rewards = plain["rewards"].tolist()
     rewards[5] = None
     parquet.write_table(pa.table(listed(plain) | {"rewards": rewards}), tmp_path / "t.parquet")
-    with pytest.raises(UserError, match="rewards: row 5 is empty"):
+    with pytest.raises(UserError, match="rewards: row 5 is nan; expected finite numbers"):
         load(tmp_path / "t.parquet")
 
 
@@ -398,7 +398,7 @@ def test_lines_of_a_csv_are_named(tmp_path):
     head, row = "obs,action,reward,terminal\n", "0.5,0.25,1,0\n"
     path = tmp_path / "log.csv"
     path.write_text(f"{head}{row}\n\n{row}0.5,,1,0\n")
-    with pytest.raises(UserError, match="action: row 2, line 6 is empty"):
+    with pytest.raises(UserError, match="action: 1 missing or not finite, the first in line 6;"):
         load(path)
     path.write_text(f"\n{head}{row * 3}\n0.5,0.25,high,0\n".replace("\n", "\r"))
     with pytest.raises(UserError, match=r"reward: expected numbers, got string \(row 3, line 7: 'high'\)"):
@@ -431,7 +431,7 @@ def test_a_format_is_a_file_and_a_line(plain, tmp_path, monkeypatch):
         return log_of_arrays(path, path.stat().st_size, names, declared, opened, {})
 
     def write_text(data, path):
-        np.savetxt(path, np.column_stack([*data.columns().values()]), fmt="%.9g")
+        np.savetxt(path, np.column_stack([*data.arrays().values()]), fmt="%.9g")
         return Written(len(data))
 
     text = Format(lambda path: is_file(path, ".txt"), open_text, write_text, suffixes=(".txt",), streams=True)

@@ -72,11 +72,11 @@ def test_check_names_every_problem_with_its_row(plain, tmp_path):
     assert "rewards: 30 more rows like these, the last is row 49" in problems(write_npz(tmp_path, plain))
     assert problems(tmp_path / "none.npz") == [f"{tmp_path / 'none.npz'}: no such file or folder"]
     # one problem does not hide the next
-    del plain["terminals"]
+    del plain["observations"]
     plain["rewards"], plain["timeouts"] = np.where(np.arange(50) == 9, np.nan, 0.0), np.zeros(49)
     told = problems(write_npz(tmp_path, plain))
-    starts = ["terminals: missing", "timeouts: 49 rows", "observations: row 4", "rewards: row 9", "actions: row 8"]
-    assert len(told) == 5 and all(line.startswith(start) for line, start in zip(told, starts, strict=True)), told
+    starts = ["observations: missing", "timeouts: 49 rows", "rewards: row 9", "actions: row 8"]
+    assert len(told) == 4 and all(line.startswith(start) for line, start in zip(told, starts, strict=True)), told
 
 
 def test_check_accepts_exactly_what_training_accepts(plain, log, tmp_path):
@@ -112,7 +112,8 @@ def test_listing(plain, tmp_path, monkeypatch):
     here, rest = listing().split("can be made")
     makeable, absent = rest.split("must be downloaded")
     assert "hopper-medium-made" in here and "hopper-medium-v2" in here
-    assert "hopper-medium-made" not in makeable and makeable.count("-made") == 23
+    assert "hopper-medium-made" not in makeable and makeable.count("-made") == 14 + 9
+    assert makeable.count("-td3-made") == 9
     assert "hopper-medium-v2" not in absent and absent.count("-v2.hdf5") == 14 and "door-human-v1.hdf5" in absent
 
 
@@ -125,7 +126,7 @@ def test_rows_are_counted_and_not_only_kinds(plain, tmp_path):
     plain["actions"][25:35, 0] = 2.0
     findings = examine(write_npz(tmp_path, plain))
     assert (findings.rows, findings.wrong_rows, findings.problems_found) == (50, 35, 40)
-    del plain["terminals"]
+    del plain["observations"]
     findings = examine(write_npz(tmp_path, plain))
     assert (findings.wrong_rows, findings.problems_found) == (35, 41)
 

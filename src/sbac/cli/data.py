@@ -28,7 +28,7 @@ def add(commands: Commands) -> None:
     check = actions.add_parser(
         "check", help="every problem of a file, with its row", epilog="example: sbac data check log.hdf5"
     )
-    check.add_argument("file", metavar="FILE", help="file, folder or Minari id")
+    check.add_argument("files", nargs="+", metavar="FILE", help="file, folder, quoted pattern or Minari id")
     add_log_options(check.add_argument_group("about the log"))
     check.set_defaults(run=_data_check)
     convert = actions.add_parser(
@@ -77,13 +77,13 @@ def _data_check(args: argparse.Namespace) -> int:
     from sbac.data.inspect import examine
     from sbac.text import counted
 
-    findings = examine(args.file, log_options(args))
+    findings, name = examine(args.files, log_options(args)), ", ".join(args.files)
     for line in [*findings.problems, *(f"note: {note}" for note in findings.notes)]:
         print(line)
     if findings.problems:
         rows = f" in {findings.wrong_rows} of {counted(findings.rows, 'row')}" if findings.wrong_rows else ""
-        raise UserError(f"{args.file}: {counted(findings.problems_found, 'problem')} found{rows}")
-    print(f"{args.file}: no problems found in {counted(findings.rows, 'row')}")
+        raise UserError(f"{name}: {counted(findings.problems_found, 'problem')} found{rows}")
+    print(f"{name}: no problems found in {counted(findings.rows, 'row')}")
     return 0
 
 

@@ -32,6 +32,10 @@ def add_log_options(group: AddsOptions, *, env: bool = True) -> None:
     group.add_argument("--action-low", nargs="+", type=float, metavar="X", help="least actions (default: -1)")
     group.add_argument("--action-high", nargs="+", type=float, metavar="X", help="greatest actions (default: 1)")
     group.add_argument("--max-bytes", metavar="N", help="memory it may take, as 4G (100 times its file)")
+    group.add_argument(
+        "--missing", choices=("refuse", "hold", "cut"), default="refuse", help="what to do about missing values"
+    )
+    group.add_argument("--continuous", action="store_true", help="whole numbers as actions are continuous")
 
 
 def log_options(args: argparse.Namespace) -> "LogOptions":
@@ -46,6 +50,8 @@ def log_options(args: argparse.Namespace) -> "LogOptions":
         action_high=_bound(args.action_high),
         environment=args.env,
         max_bytes=_bytes(args.max_bytes),
+        missing=args.missing,
+        continuous=args.continuous,
     )
 
 
@@ -58,6 +64,8 @@ def load_log(source: str, args: argparse.Namespace) -> "Dataset":
         data = load(source, **vars(log_options(args)))
     for warning in caught:
         print(f"warning: {' '.join(str(warning.message).split())}", file=sys.stderr)
+    for note in data.notes:
+        print(f"note: {note}", file=sys.stderr)
     return data
 
 

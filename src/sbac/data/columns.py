@@ -1,6 +1,6 @@
 """The checks on a table of transitions. Every problem is a line that names the column and the row."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +24,32 @@ OTHER_BOUNDS = (
 )
 """What to do about actions outside the bounds."""
 
+WHOLE = ", or whole numbers with --continuous (in Python: continuous=True)"
+FIRST = 5
+"""Places that are named of a column with gaps."""
+REMEDIES = "expected finite numbers; --missing hold or cut (in Python: missing=) says what to do about them"
+
 Columns = Mapping[str, ArrayLike]
+LineOf = Callable[[int], int] | None
+Names = Mapping[str, Sequence[str]]
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is known of a file beside its numbers, for the lines that tell a problem."""
+
+    names: Names
+    line_of: LineOf
+
+    def place(self, row: np.intp) -> str:
+        return f"row {row}" if self.line_of is None else f"row {row}, line {self.line_of(int(row))},"
+
+    def places(self, rows: NDArray[np.intp]) -> str:
+        """The first of some rows, as an editor counts lines where the file is a text."""
+        numbers = [int(row) if self.line_of is None else self.line_of(int(row)) for row in rows]
+        kind = ("row" if self.line_of is None else "line") + "s" * (len(numbers) > 1)
+        return f"the first in {kind} {', '.join(map(str, numbers))}"
 
 
 @dataclass(frozen=True)
@@ -36,8 +60,15 @@ class Defect:
     rows: NDArray[np.intp]
 
 
-def defects(columns: Columns, low: ArrayLike, high: ArrayLike) -> Iterator[Defect]:
-    """Every problem for which the columns are not a dataset, by kind, worst first; none if they are one."""
+def defects(
+    columns: Columns, low: ArrayLike, high: ArrayLike, names: Names | None = None, line_of: LineOf = None
+) -> Iterator[Defect]:
+    """Every problem for which the columns are not a dataset, by kind, worst first; none if they are one.
+
+    names: what the single columns of a field are called, where they have names.
+    line_of: the line of the file that a row is from, where it is from a text.
+    """
+    told = Told(names or {}, line_of)
     given = {name: columns[name] for name in REQUIRED + OPTIONAL if columns.get(name) is not None}
     for name, values in (*given.items(), ("action_low", low), ("action_high", high)):
         yield from _as_a_whole(_masked(name, values))
@@ -51,10 +82,12 @@ def defects(columns: Columns, low: ArrayLike, high: ArrayLike) -> Iterator[Defec
             sound[name] = array
     yield from _as_a_whole(_lengths(sound))
     for name, array in sound.items():
-        yield from _not_flags(name, array) if name in ("terminals", "timeouts") else _not_finite(name, array)
+        yield from (
+            _not_flags(name, array, told) if name in ("terminals", "timeouts") else _not_finite(name, array, told)
+        )
     if "actions" in sound:
         wrong = list(_bounds(sound["actions"], low, high))
-        yield from _as_a_whole(wrong) if wrong else _outside(sound["actions"], low, high)
+        yield from _as_a_whole(wrong) if wrong else _outside(sound["actions"], low, high, told)
 
 
 def _as_a_whole(lines: Iterable[str]) -> Iterator[Defect]:
@@ -98,7 +131,7 @@ def _structure(name: str, array: Array) -> Iterator[str]:
     elif kind not in "fiub":
         yield f"{name}: expected numbers, got an array of {array.dtype}"
     elif name == "actions" and (kind in "iub"):
-        yield f"actions: discrete actions ({array.dtype}) are not supported; continuous actions are floats"
+        yield f"actions: discrete actions ({array.dtype}) are not supported; continuous actions are floats{WHOLE}"
     elif name in VECTORS:
         if array.ndim > 2 and name != "actions":
             yield f"{name}: images or stacks of shape {array.shape} are not supported; expected (rows, features)"
@@ -145,34 +178,40 @@ def _bounds(actions: Array, low: ArrayLike, high: ArrayLike) -> Iterator[str]:
         yield f"action_high: expected a range from action_low that is finite (float32), got {_short(greatest - least)}"
 
 
-def _not_finite(name: str, array: Array) -> Iterator[Defect]:
+def _not_finite(name: str, array: Array, told: Told) -> Iterator[Defect]:
     def bad(block: Array) -> Array:
         with np.errstate(over="ignore"):
             return ~np.isfinite(block.astype(np.float32, copy=False))
 
+    if name in told.names:
+        for column, values in zip(told.names[name], array.reshape(len(array), -1).T, strict=False):
+            if len(rows := _rows_where(values, bad)):
+                first = f"{len(rows)} missing or not finite, {told.places(rows[:FIRST])}"
+                yield Defect([f"{column}: {first}{' ...' * (len(rows) > FIRST)}; {REMEDIES}"], rows)
+        return
     rows = _rows_where(array, bad)
-    values = (_value(array, row, bad) for row in rows[:SHOWN])
-    yield from _listed(name, rows, values, "expected finite numbers (float32)")
+    values = (_value(array, row, bad, None) for row in rows[:SHOWN])
+    yield from _listed(name, rows, values, told, "expected finite numbers (float32)")
 
 
-def _not_flags(name: str, array: Array) -> Iterator[Defect]:
+def _not_flags(name: str, array: Array, told: Told) -> Iterator[Defect]:
     if array.dtype.kind == "b":
         return
     flat = array.reshape(len(array))
     rows = _rows_where(flat, lambda block: (block != 0) & (block != 1))
-    yield from _listed(name, rows, (str(flat[row]) for row in rows[:SHOWN]), "expected true or false (0 or 1)")
+    yield from _listed(name, rows, (str(flat[row]) for row in rows[:SHOWN]), told, "expected true or false (0 or 1)")
 
 
-def _outside(actions: Array, low: ArrayLike, high: ArrayLike) -> Iterator[Defect]:
+def _outside(actions: Array, low: ArrayLike, high: ArrayLike, told: Told) -> Iterator[Defect]:
     below, above = np.asarray(low, np.float64), np.asarray(high, np.float64)
 
     def bad(block: Array) -> Array:
         return (block < below - slack(below)) | (block > above + slack(above))
 
     rows = _rows_where(actions, bad)
-    values = (_value(actions, row, bad) for row in rows[:SHOWN])
+    values = (_value(actions, row, bad, told.names.get("actions")) for row in rows[:SHOWN])
     expected = "expected actions inside [action_low, action_high]"
-    yield from _listed("actions", rows, values, f"{expected} = [{_short(below)}, {_short(above)}]", OTHER_BOUNDS)
+    yield from _listed("actions", rows, values, told, f"{expected} = [{_short(below)}, {_short(above)}]", OTHER_BOUNDS)
 
 
 def _rows_where(array: Array, bad: Callable[[Array], Array]) -> NDArray[np.intp]:
@@ -184,12 +223,13 @@ def _rows_where(array: Array, bad: Callable[[Array], Array]) -> NDArray[np.intp]
     return np.concatenate(rows) if rows else np.empty(0, np.intp)
 
 
-def _value(array: Array, row: np.intp, bad: Callable[[Array], Array]) -> str:
+def _value(array: Array, row: np.intp, bad: Callable[[Array], Array], names: Sequence[str] | None) -> str:
     """The first bad value of a row, as an error line shows it."""
     if array.ndim == 1:
         return str(array[row])
     feature = int(bad(array[row]).argmax())
-    return f"{array[row, feature]:.8g} in feature {feature}"
+    name = names[feature] if names is not None and feature < len(names) else f"feature {feature}"
+    return f"{array[row, feature]:.8g} in {name}"
 
 
 def moments(
@@ -220,12 +260,13 @@ def _short(bound: NDArray[np.float64]) -> str:
 
 
 def _listed(
-    name: str, rows: NDArray[np.intp], values: Iterator[str], expected: str, remedy: str = ""
+    name: str, rows: NDArray[np.intp], values: Iterator[str], told: Told, expected: str, remedy: str = ""
 ) -> Iterator[Defect]:
     if not len(rows):
         return
-    lines = [f"{name}: row {row} is {value}; {expected}" for row, value in zip(rows[:SHOWN], values, strict=True)]
+    shown = zip(rows[:SHOWN], values, strict=True)
+    lines = [f"{name}: {told.place(row)} is {value}; {expected}" for row, value in shown]
     lines[0] += remedy
     if len(rows) > SHOWN:
-        lines.append(f"{name}: {len(rows) - SHOWN} more rows like these, the last is row {rows[-1]}")
+        lines.append(f"{name}: {len(rows) - SHOWN} more rows like these, the last is {told.place(rows[-1])}")
     yield Defect(lines, rows)

@@ -12,7 +12,8 @@
 """
 
 import hashlib
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sbac.data.columns import BLOCK, defects
+from sbac.data.naming import column_names
 from sbac.environments.tasks import find_task
 from sbac.errors import UserError, finite, name_of, not_negative, path_of, unknown
 from sbac.files import write_atomic
@@ -47,6 +49,8 @@ class Dataset:
     episodes: (count, 2), the first row of each and the row after its last
     kind: "D4RL" | "Minari" | "made" | "embedded" | "user"; task: the task whose returns it is scored with, or None
     environment: the Gymnasium id of the environment it is from, where it is known
+    notes: what was done to the log when it was read, a line for each thing
+    columns: the names of the observations and of the actions, in their order; the hash does not depend on them
 
     Where s' is not known, `next_observations` repeats the row's own observation: never another episode's state.
     """
@@ -69,12 +73,14 @@ class Dataset:
         kind: str = "user",
         task: str | None = None,
         environment: str | None = None,
+        columns: Mapping[str, Sequence[str]] | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         if name_of("kind of data", kind) not in SOURCE_KINDS:
             raise unknown("kind of data", kind, SOURCE_KINDS)
         low = -1.0 if action_low is None else action_low
         high = 1.0 if action_high is None else action_high
-        columns = {
+        arrays = {
             "observations": observations,
             "actions": actions,
             "rewards": rewards,
@@ -82,17 +88,20 @@ class Dataset:
             "timeouts": timeouts,
             "next_observations": next_observations,
         }
-        for defect in defects({k: v for k, v in columns.items() if v is not None}, low, high):
+        for defect in defects({k: v for k, v in arrays.items() if v is not None}, low, high, columns):
             raise UserError(f"{name}: {defect.lines[0]}")
 
         self.name, self.kind = name, kind
         self.task = find_task(task).name if task is not None else None
         self.environment = environment
+        self.notes = list(notes)
         self.observations = _floats(observations)
         rows = len(self.observations)
         raw = np.asarray(actions)
         self.action_low = np.broadcast_to(_floats(low), raw.shape[1:])
         self.action_high = np.broadcast_to(_floats(high), raw.shape[1:])
+        widths = {"observations": self.observations.shape[1], "actions": raw.shape[1]}
+        self.columns = column_names(columns, widths, name)
         self.actions = _clipped(_floats(raw), self.action_low, self.action_high)
         self.rewards = _floats(rewards).reshape(rows)
         stored = None if next_observations is None else _floats(next_observations)
@@ -188,8 +197,10 @@ class Dataset:
 
     def _rows(self, chosen: Flags) -> "Dataset":
         return Dataset(
-            **{name: column[chosen] for name, column in self.columns().items()},
+            **{name: column[chosen] for name, column in self.arrays().items()},
             **self.bounds,
+            columns=self.columns,
+            notes=self.notes,
             name=self.name,
             kind=self.kind,
             task=self.task,
@@ -201,14 +212,20 @@ class Dataset:
         """The bounds of the actions, by name."""
         return {"action_low": self.action_low, "action_high": self.action_high}
 
-    def columns(self) -> dict[str, Any]:
+    @property
+    def is_named(self) -> bool:
+        """Whether its columns have names of their own."""
+        widths = {field: len(names) for field, names in self.columns.items()}
+        return self.columns != column_names(None, widths, self.name)
+
+    def arrays(self) -> dict[str, Any]:
         """The columns of the log; s' only where the log stores it."""
         names = ["observations", "actions", "rewards", "terminals", "timeouts"]
         return {name: getattr(self, name) for name in names + ["next_observations"] * self.stores_next}
 
     def blocks(self, rows: int = BLOCK) -> Iterator[dict[str, Any]]:
         """The columns of the log in blocks of rows."""
-        columns = self.columns()
+        columns = self.arrays()
         for start in range(0, len(self), rows):
             yield {name: column[start : start + rows] for name, column in columns.items()}
 
@@ -218,7 +235,9 @@ class Dataset:
         if path.suffix != ".npz":
             raise UserError(f"{path}: datasets are saved as .npz")
         texts = {key: np.array(getattr(self, key) or "") for key in ("name", "kind", "task", "environment")}
-        arrays = self.columns() | self.bounds | texts
+        if self.is_named:
+            texts["columns"] = np.array(json.dumps(self.columns))
+        arrays = self.arrays() | self.bounds | texts
         write_atomic(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
 
 

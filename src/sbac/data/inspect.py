@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbac.data.columns import BLOCK, OPTIONAL, REQUIRED, SHOWN, defects, moments
+from sbac.data.columns import BLOCK, OPTIONAL, REQUIRED, SHOWN, moments
 from sbac.data.dataset import Dataset, jumps
 from sbac.data.formats import minari
 from sbac.data.loading import (
@@ -20,6 +20,7 @@ from sbac.data.loading import (
     embedded_file,
     load,
     made_names,
+    parts_of,
     read,
 )
 from sbac.environments.tasks import EMBEDDED, TASKS, find_task
@@ -101,9 +102,12 @@ def _described(data: Dataset) -> Iterator[str]:
     yield f"  returns         mean {r.mean():.2f}, std {r.std():.2f}, {r.min():.2f} to {r.max():.2f}{scored}"
     pairs = [f"{low:g} to {high:g}" for low, high in zip(data.action_low, data.action_high, strict=True)]
     yield f"  action bounds   {pairs[0] if len(set(pairs)) == 1 else ', '.join(pairs)}"
+    if data.is_named:
+        yield f"  actions         {', '.join(data.columns['actions'])}"
     if data.environment is not None:
         yield f"  environment     {data.environment}"
     yield f"  at a bound      {at_bound.mean():.2%} of the action values, at most {at_bound.max():.2%} in one"
+    yield from (f"  note            {note}" for note in data.notes)
     yield f"  duplicates      {int(duplicates(data).sum()):,} rows repeat an earlier one"
     yield f"  sha256          {data.hash}"
     yield "returns of the episodes"
@@ -111,10 +115,11 @@ def _described(data: Dataset) -> Iterator[str]:
     for count, low, high in zip(counts, edges[:-1], edges[1:], strict=True):
         bar = "█" * round(BAR * count / counts.max())
         yield f"  {low:>10.1f} to {high:>10.1f} {count:>8,} {bar}".rstrip()
-    yield "observations          least        mean         std    greatest"
-    for feature, (low, mean, deviation, high) in enumerate(features(data)):
+    wide = max(10, *map(len, data.columns["observations"]))
+    yield f"{'observations':<{wide + 4}}      least        mean         std    greatest"
+    for name, (low, mean, deviation, high) in zip(data.columns["observations"], features(data), strict=True):
         constant = "  constant" if low == high else ""
-        yield f"  {feature:>4}        {low:>11.4g} {mean:>11.4g} {deviation:>11.4g} {high:>11.4g}{constant}"
+        yield f"  {name:<{wide}}  {low:>11.4g} {mean:>11.4g} {deviation:>11.4g} {high:>11.4g}{constant}"
 
 
 def _draw(data: Dataset, path: Path) -> None:
@@ -131,7 +136,10 @@ def _draw(data: Dataset, path: Path) -> None:
         def unscored(score: float) -> float:
             return point * score + task.reference_min
 
-        returns.secondary_xaxis("top", functions=(task.score, unscored)).set_xlabel("normalised score")
+        def scored(values: NDArray[np.float64]) -> NDArray[np.float64]:
+            return (values - task.reference_min) / point
+
+        returns.secondary_xaxis("top", functions=(scored, unscored)).set_xlabel("normalised score")
     figure.suptitle(f"{data.name} ({data.kind})")
     lengths.hist(np.diff(data.episodes).ravel(), bins=40)
     lengths.set(xlabel="steps", ylabel="episodes")
@@ -161,21 +169,38 @@ class Findings:
     """Problems in all, those that are only counted included: a bad value of a row is one, and so is a bad column."""
 
 
-def examine(source: str | Path, options: LogOptions | None = None) -> Findings:
-    """Every problem of a file, and every oddity that the rules of transitions settle."""
+def examine(source: str | Path | Sequence[str | Path], options: LogOptions | None = None) -> Findings:
+    """Every problem of a file or of several, and every oddity that the rules of transitions settle."""
     try:
-        arguments = read(source, options or LogOptions())
+        parts = parts_of(source)
     except UserError as error:
         return Findings([str(error)], [], 0, 0, 1)
-    columns = {key: value for key, value in arguments.items() if key in FIELDS}
-    wrong = list(defects(columns, arguments.get("action_low", -1.0), arguments.get("action_high", 1.0)))
+    if len(parts) == 1:
+        return _examine(parts[0], options)
+    each = {str(part): _examine(part, options) for part in parts}
+    return Findings(
+        [f"{name}: {line.removeprefix(f'{name}: ')}" for name, findings in each.items() for line in findings.problems],
+        [f"{name}: {line.removeprefix(f'{name}: ')}" for name, findings in each.items() for line in findings.notes],
+        sum(findings.rows for findings in each.values()),
+        sum(findings.wrong_rows for findings in each.values()),
+        sum(findings.problems_found for findings in each.values()),
+    )
+
+
+def _examine(source: str | Path, options: LogOptions | None) -> Findings:
+    try:
+        reading = read(source, options or LogOptions())
+    except UserError as error:
+        return Findings([str(error)], [], 0, 0, 1)
+    columns = {key: value for key, value in reading.arguments.items() if key in FIELDS}
+    wrong = list(reading.defects())
     rows = max((len(column) for column in columns.values() if np.ndim(column)), default=0)
     if wrong:
         wrong_rows = np.unique(np.concatenate([defect.rows for defect in wrong]))
         problems = sum(max(1, len(defect.rows)) for defect in wrong)
         return Findings([line for defect in wrong for line in defect.lines], [], rows, len(wrong_rows), problems)
-    data = Dataset(**arguments)
-    return Findings([], [*doubts(data), *_notes(columns, data)], rows, 0, 0)
+    data = Dataset(**reading.arguments)
+    return Findings([], [*data.notes, *doubts(data), *_notes(columns, data)], rows, 0, 0)
 
 
 def _notes(columns: dict[str, ArrayLike], data: Dataset) -> Iterator[str]:
@@ -198,7 +223,8 @@ def _notes(columns: dict[str, ArrayLike], data: Dataset) -> Iterator[str]:
         yield "no row has a next action in its episode: methods that need a' cannot train on this"
     yield from _rows(duplicates(data), "repeats an earlier row")
     for feature in np.flatnonzero(data.observations.min(axis=0) == data.observations.max(axis=0)):
-        yield f"observations: feature {feature} is {data.observations[0, feature]:g} in every row"
+        name = data.columns["observations"][feature] if data.is_named else f"feature {feature}"
+        yield f"observations: {name} is {data.observations[0, feature]:g} in every row"
 
 
 def _rows(flags: NDArray[np.bool_], what: str) -> Iterator[str]:

@@ -2,10 +2,15 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
+from sbac.data.sums import columns_in
 from sbac.errors import UserError, unknown
+from sbac.records import parse
 
 ColumnMap = Mapping[str, str | Sequence[str]]
+ColumnNames = dict[str, list[str]]
+"""The names of the single columns of the observations and of the actions, in their order."""
 
 NAMES = {
     "observations": ("observations", "observation", "obs"),
@@ -15,11 +20,54 @@ NAMES = {
     "timeouts": ("timeouts", "timeout", "truncations", "truncated"),
     "next_observations": ("next_observations", "next_observation", "next_obs"),
     "episode": ("episode", "episodes", "episode_id"),
+    "time": (),
 }
 """The fields of a dataset, and their names in files. `episode` numbers the episodes: where it changes, one ends.
+`time` sorts the rows of an episode; it is never looked for, only given.
 
 `done` is not among them: it does not say whether a time limit is meant.
 """
+
+UNNAMED = {"observations": "o", "actions": "a"}
+"""Columns without names are o0, o1, ... and a0, a1, ..."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """Names of columns, as a file has them."""
+
+    observations: Sequence[str] | None = None
+    actions: Sequence[str] | None = None
+
+
+def column_names(given: object, widths: Mapping[str, int], where: str) -> ColumnNames:
+    """The names of the columns of each vector: as given, else o0, o1, ... and a0, a1, ..."""
+    stored = parse(Named, given or {}, f"{where}: columns")
+    names: ColumnNames = {}
+    for field, letter in UNNAMED.items():
+        usual = [f"{letter}{number}" for number in range(widths[field])]
+        members: Sequence[str] | None = getattr(stored, field)
+        names[field] = usual if members is None else [printable(member) for member in members]
+        if len(names[field]) != len(usual) or not all(names[field]):
+            raise UserError(f"{where}: columns: expected {len(usual)} names of {field}, got {names[field]!r:.80}")
+        if len(set(names[field])) < len(usual):
+            raise UserError(f"{where}: columns: two of the {field} have one name")
+    return names
+
+
+def printable(name: str) -> str:
+    """A name that fits into a line: a file may hold any."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in name).split())
+
+
+def names_of_log(names: Mapping[str, Sequence[str]], widths: Mapping[str, int]) -> dict[str, list[str]]:
+    """What a file calls the single columns of its fields, of those that it calls anything but what we would."""
+    called: dict[str, list[str]] = {}
+    for field, members in names.items():
+        usual = [[field], [f"{field}_{number}" for number in range(len(members))]]
+        if len(members) == widths.get(field, 1) and [*members] not in usual:
+            called[field] = [printable(member.removeprefix(f"{field}:")) for member in members]
+    return called
 
 
 def match(available: Collection[str], columns: ColumnMap | None, where: str) -> dict[str, list[str]]:
@@ -32,6 +80,9 @@ def match(available: Collection[str], columns: ColumnMap | None, where: str) -> 
     for field, names in NAMES.items():
         wanted = columns.get(field)
         if wanted is not None:
+            if field == "rewards" and isinstance(wanted, str) and wanted not in available:
+                wanted = columns_in(wanted) or wanted
+                wanted = wanted[0] if len(wanted) == 1 else wanted
             chosen[field] = _wanted(available, wanted, f"{where}: columns[{field!r}]")
             continue
         matches = {name: hit for name in names if (hit := _hit(available, name, where))}
@@ -58,9 +109,11 @@ def _wanted(available: Collection[str], wanted: str | Sequence[str], where: str)
 
 
 def _hit(available: Collection[str], name: str, where: str) -> list[str]:
-    """The column itself, or its numbered parts: obs_0, obs_1, ... (from 0 or 1, without gaps)."""
+    """The column itself, or its parts: obs:speed, obs:height, ... or obs_0, obs_1, ... (from 0 or 1, without gaps)."""
     if name in available:
         return [name]
+    if named := [column for column in available if column.startswith(f"{name}:")]:
+        return named
     pattern = re.compile(rf"{re.escape(name)}_?(\d{{1,6}})")
     parts: dict[int, str] = {}
     for column in available:

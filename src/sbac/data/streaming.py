@@ -19,7 +19,7 @@ from sbac.data.dataset import Dataset, Floats
 from sbac.data.formats import format_of, those_that
 from sbac.data.formats.log import Log, Rows
 from sbac.data.loading import LogOptions, described, locate, open_log
-from sbac.data.naming import ColumnMap
+from sbac.data.naming import UNNAMED, ColumnMap, ColumnNames, column_names
 from sbac.errors import UserError, finite, path_of, positive
 
 BLOCK_ROWS = 2**14
@@ -63,11 +63,16 @@ class StreamedLog:
         self.task: str | None = description.get("task")
         self.environment: str | None = description.get("environment")
         self.ring_rows, self.reuse = ring_rows, reuse
+        self._names = description.get("columns")
         self._bounds: dict[str, Any] = {name: description[name] for name in BOUNDS if name in description}
         for line in missing(log.columns):
             raise UserError(f"{self.name}: {line}")
         if "timeouts" not in log.columns and "episode" not in log.columns:
             raise UserError(f"{self.name}: timeouts: missing; a log that is streamed has timeouts, or episode numbers")
+        if "time" in log.columns:
+            raise UserError(f"{self.name}: time: a log that is streamed is read in its own order")
+        if log.columns["actions"].dtype.kind in "iub":
+            raise UserError(f"{self.name}: actions: whole numbers; a log that is streamed has floats")
         lengths = {column.shape[:1] for column in log.columns.values()}
         if len(lengths) > 1:
             raise UserError(f"{log.path}: columns of {len(lengths)} different lengths; expected one")
@@ -113,6 +118,11 @@ class StreamedLog:
         """Of an observation and of an action."""
         first = self.survey.first_rows[0]
         return first["observations"].shape[1], first["actions"].shape[1]
+
+    @cached_property
+    def columns(self) -> ColumnNames:
+        """The names of the observations and of the actions."""
+        return column_names(self._names, dict(zip(UNNAMED, self.sizes, strict=True)), self.name)
 
     @cached_property
     def action_bounds(self) -> tuple[Floats, Floats]:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -177,7 +178,8 @@ def make_dataset(
 ) -> Dataset:
     """Makes one dataset without writing it."""
     [(_, columns)] = played([name], size, seed, workers, progress)
-    return Dataset(**columns, name=name, kind="made", task=name, environment=None)
+    rows: dict[str, Any] = dict(columns)
+    return Dataset(**rows, name=name, kind="made", task=name, environment=None)
 
 
 def played(

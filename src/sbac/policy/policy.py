@@ -7,7 +7,7 @@ networks'. It loads without JAX, and its file is a safetensors archive, which ca
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,8 @@ class PolicyHeader:
 class Policy:
     """Maps observations to actions, both in the environment's units.
 
-    `config` is the run's full configuration with its own seed and grid values.
+    `config` is the run's full configuration with its own seed and grid values, and `columns`: the names of the log.
+    Observations are numbers in the order of these names, or come by name: a mapping, or a row or rows of a DataFrame.
     """
 
     def __init__(self, kind: str, arrays: Mapping[str, Floats], config: Mapping[str, Any]) -> None:
@@ -72,6 +73,13 @@ class Policy:
         return hashlib.sha256(pack_arrays(self._stored, {"kind": self.kind})).hexdigest()
 
     @property
+    def columns(self) -> dict[str, list[str]]:
+        """The names of the observations that it takes and of the actions that it gives, in their order."""
+        sizes = {"observations": self.observation_size, "actions": self.action_size}
+        named: Mapping[str, Sequence[str]] = self.config.get("columns") or {}
+        return {field: [*named.get(field, (f"{field[0]}{i}" for i in range(size)))] for field, size in sizes.items()}
+
+    @property
     def is_finite(self) -> bool:
         """Whether all numbers in its arrays are finite; after a training that diverged they are not."""
         return all(bool(np.isfinite(array).all()) for array in self.arrays.values())
@@ -81,7 +89,7 @@ class Policy:
 
         An observation that is not finite is refused: its action would mean nothing.
         """
-        return self._apply(_finite(observations), lambda x: self._formula.act(self.arrays, x))
+        return self._apply(self._finite(observations), lambda x: self._formula.act(self.arrays, x))
 
     def unchecked(self, observations: ArrayLike) -> Floats:
         """As a call, but an observation that is not finite passes, and its action is not finite or arbitrary."""
@@ -99,7 +107,7 @@ class Policy:
         def draw(x: Floats) -> Floats:
             return within_bounds(self.arrays, self._formula.sample(self.arrays, standardised(self.arrays, x), rng))
 
-        return self._apply(_finite(observations), draw)
+        return self._apply(self._finite(observations), draw)
 
     def disagreement(self, observations: ArrayLike) -> Floats:
         """How far the members of a committee are apart at each observation: the deviation of their actions around the
@@ -111,14 +119,14 @@ class Policy:
         def deviation(x: Floats) -> Floats:
             return np.sqrt((np.stack(formula.actions(self.arrays, x)) / range_of_actions).var(0).mean(-1))
 
-        return self._apply(_finite(observations), deviation)
+        return self._apply(self._finite(observations), deviation)
 
     def log_prob(self, observations: ArrayLike, actions: ArrayLike) -> Floats:
         """Log density of actions (in the environment's units), where the method has a density."""
         if not self._formula.has_density:
             raise UserError(f"a policy of kind {self.kind!r} has no density")
         given = as_floats("actions", actions)
-        s = standardised(self.arrays, self._sized(_finite(observations)))
+        s = standardised(self.arrays, self._sized(self._finite(observations)))
         if given.shape[-1:] != (self.action_size,):
             raise UserError(f"actions of shape {given.shape}: expected {self.action_size} numbers in the last axis")
         low, high = self.arrays["scale/action_low"], self.arrays["scale/action_high"]
@@ -126,7 +134,7 @@ class Policy:
         return self._formula.log_prob(self.arrays, s, (given - 0.5 * (high + low)) / half) - np.log(half).sum()
 
     def _sized(self, observations: ArrayLike) -> Floats:
-        given, size = as_floats("observations", observations), self.observation_size
+        given, size = as_floats("observations", self._in_order(observations)), self.observation_size
         if given.ndim not in (1, 2) or given.shape[-1] != size:
             raise UserError(f"observations of shape {given.shape}: expected (n, {size}) or ({size},)")
         return given
@@ -138,6 +146,29 @@ class Policy:
         blocks = [function(rows[i : i + together]) for i in range(0, max(len(rows), 1), together)]
         values = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
         return values if given.ndim == 2 else values[0]
+
+    def _in_order(self, observations: Any) -> ArrayLike:
+        """Observations that come by name, in the order of the columns; others as they are."""
+        keys = observations.keys() if hasattr(observations, "keys") else getattr(observations, "columns", None)
+        if keys is None or not all(isinstance(key, str) for key in keys):
+            return observations
+        for name in self.columns["observations"]:
+            if name not in keys:
+                raise UserError(f"observations: no {name!r}; expected {', '.join(self.columns['observations'])}")
+        values = [as_floats(f"observations: {name}", observations[name]) for name in self.columns["observations"]]
+        if len({value.shape for value in values}) > 1:
+            raise UserError("observations: columns of different lengths; expected one number of each, or as many")
+        return np.stack(values, axis=-1)
+
+    def _finite(self, observations: Any) -> Floats:
+        """The observations as an array; refuses a NaN or an infinity, and says where it is."""
+        given = as_floats("observations", self._in_order(observations))
+        if not np.isfinite(given).all():
+            place = tuple(int(i) for i in np.argwhere(~np.isfinite(given))[0])
+            names = self.columns["observations"]
+            where = f" in {names[place[-1]]}" if place and place[-1] < len(names) else ""
+            raise UserError(f"observations{list(place)} is {given[place]}; expected finite numbers{where}")
+        return given
 
     def save(self, path: str | Path) -> None:
         """Writes the policy; the file holds no time, path or host, so equal policies are equal files."""
@@ -192,6 +223,8 @@ def _check(policy: Policy, diverged: bool) -> None:
             raise ValueError(f"{name} has {arrays[name].ndim} axes, not 1")
     for name in arrays:
         _check_layer(arrays, name)
+    if [*map(len, policy.columns.values())] != [policy.observation_size, policy.action_size]:
+        raise ValueError("columns: expected a name for each number")
     draws = not isinstance(FORMULAS[policy.kind], Committee)
     for act in (policy.unchecked, policy.sample) if draws else (policy.unchecked,):
         shape = act(np.zeros((2, policy.observation_size), np.float32)).shape
@@ -222,12 +255,3 @@ def as_floats(what: str, values: ArrayLike) -> Floats:
         return np.asarray(values, np.float32)
     except (TypeError, ValueError):
         raise UserError(f"{what}: expected numbers in rows of equal length, got {type(values).__name__}") from None
-
-
-def _finite(observations: ArrayLike) -> Floats:
-    """The observations as an array; refuses a NaN or an infinity, and says where it is."""
-    given = as_floats("observations", observations)
-    if not np.isfinite(given).all():
-        place = tuple(int(i) for i in np.argwhere(~np.isfinite(given))[0])
-        raise UserError(f"observations{list(place)} is {given[place]}; expected finite numbers")
-    return given

@@ -11,6 +11,7 @@ from sbac.algorithms.base import Algorithm
 from sbac.data import Dataset, load
 from sbac.data.dataset import check_share
 from sbac.data.loading import Source
+from sbac.data.naming import ColumnMap
 from sbac.data.streaming import StreamedLog
 from sbac.environments.opening import EnvSource, check_fits, check_known, may_open
 from sbac.errors import UserError, listed, name_of, not_negative, positive, unknown
@@ -111,6 +112,8 @@ class OfflineRequest(Request):
 
     data: Source | StreamedLog
     """A Dataset, anything that `sbac.load` takes, or a log that is streamed."""
+    columns: ColumnMap | None = None
+    """Which column of the data is which, as `sbac.load` takes it."""
     warm_start: WarmStart | None = None
     command: Sequence[str] | None = None
     """What followed `sbac train`, where the command line asks."""
@@ -129,7 +132,7 @@ class OfflineRequest(Request):
     def dataset(self) -> Dataset | StreamedLog:
         if isinstance(self.data, StreamedLog):
             return self.data
-        return load(self.data, environment=self.evaluating.environment)
+        return load(self.data, environment=self.evaluating.environment, columns=self.columns)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -160,6 +163,7 @@ class OfflineRequest(Request):
             data=data_record(self.dataset),
             warm_start=self.warm_start,
             log=LogReturns.of(self.dataset.returns),
+            columns=self.dataset.columns,
             command=None if self.command is None else list(self.command),
             paths=paths_of(self.dataset),
         )

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sbac.callbacks import Callback
+from sbac.data.naming import ColumnMap
 from sbac.environments.opening import EnvSource
 from sbac.errors import UserError, listed, path_of, positive
 from sbac.runs import Run, WarmStart
@@ -29,6 +30,7 @@ def train(
     evaluation_seed: int = 10_000,
     evaluate_every: int | None = None,
     evaluate_at: Sequence[int] | None = None,
+    columns: ColumnMap | None = None,
     workers: int | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -43,6 +45,7 @@ def train(
     """Trains every combination of the listed settings and seeds, all in one program.
 
     data: a Dataset, anything `sbac.load` takes, or a log larger than memory from `sbac.stream`.
+    columns: which column of a file or of a DataFrame is which, as in `sbac.load`.
     algorithm: the method's name.
     seeds: how many, counted from 0, or a list of them.
     preset: the settings to start from; `quick` takes minutes on two cores.
@@ -76,6 +79,7 @@ def train(
     def training(path: Path, listening: Callback) -> Run:
         request = OfflineRequest(
             data=data,
+            columns=columns,
             algorithm=algorithm,
             folder=Folder(path, resume, overwrite),
             grid=Grid(seeds, preset, steps, overrides, settings),

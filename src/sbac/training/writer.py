@@ -131,7 +131,8 @@ class Writer:
         return Policy(actors.kind, {**self._scaling.arrays(), **actor_arrays(actors, row)}, config)
 
     def _policy_config(self, run: Member) -> dict[str, object]:
-        return policy_config(run, self._request.algorithm, self._request.dataset.task)
+        data = self._request.dataset
+        return policy_config(run, self._request.algorithm, data.task) | {"columns": data.columns}
 
 
 def append_metrics(folder: Path, places: Sequence[Place], metrics: Arrays) -> list[Row]:

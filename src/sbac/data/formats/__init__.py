@@ -45,10 +45,19 @@ def format_of(path: Path) -> "Format":
     raise UserError(f"{path}: unknown kind of file; expected {', '.join(suffixes())} or a folder")
 
 
+def is_log(path: Path) -> bool:
+    """Whether a folder is a log of some format, and not a folder of logs."""
+    with suppress(UserError):
+        format_of(path)
+        return True
+    return False
+
+
 def format_to_write(path: Path) -> "Format":
     """The format that the suffix of a new file stands for."""
     for form in map(find, REGISTRY):
-        if form.write is not None and path.suffix in form.suffixes:
+        named = [path.name.lower().endswith(suffix) if suffix else not path.suffix for suffix in form.suffixes]
+        if form.write is not None and any(named):
             return form
     raise UserError(f"{path}: unknown kind of file; expected {', '.join(suffixes())} or --format")
 

@@ -3,6 +3,7 @@
 Nothing is unpickled. The size in a header is compared with that of the file before memory is taken for it.
 """
 
+import json
 import tokenize
 import zipfile
 import zlib
@@ -29,6 +30,7 @@ from sbac.data.formats.log import (
     log_of_arrays,
     one_line,
     product,
+    read_names,
     require_file,
 )
 from sbac.data.naming import ColumnMap, match
@@ -91,7 +93,8 @@ def open_folder(path: Path, columns: ColumnMap | None) -> Log:
 
 
 def write_folder(data: Dataset, folder: Path) -> Written:
-    for name, column in {**data.columns(), **data.bounds}.items():
+    names = {"columns": np.array(json.dumps(data.columns))} if data.is_named else {}
+    for name, column in {**data.arrays(), **data.bounds, **names}.items():
         np.save(folder / f"{name}.npy", column, allow_pickle=False)
     return Written(len(data))
 
@@ -119,7 +122,10 @@ def log_of_npy(path: Path, stored: Mapping[str, Stored], names: Mapping[str, Seq
             yield {name: _reader(stack.enter_context(stored[name].open()), stored[name]) for name in wanted}
 
     size = path.stat().st_size if path.is_file() else sum(array.size for array in chosen.values())
-    return log_of_arrays(path, size, names, declared, opened, small(stored, BOUNDS))
+    description: dict[str, Any] = {**small(stored, BOUNDS)}
+    if (text := small(stored, ["columns"]).get("columns")) is not None and text.dtype.kind == "U" and text.shape == ():
+        description["columns"] = read_names(str(text), path)
+    return log_of_arrays(path, size, names, declared, opened, description)
 
 
 def small(stored: Mapping[str, Stored], names: Collection[str]) -> dict[str, NDArray[Any]]:

@@ -4,6 +4,7 @@ No modules but these readers call pyarrow, which has no types.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+import zlib
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -30,7 +31,7 @@ def readable(path: Path) -> Generator[None]:
     require_file(path)
     try:
         yield
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not a readable {path.suffix} table: {one_line(error)}") from error
 
 
@@ -56,13 +57,16 @@ def log_of_table(
     for field in VECTORS:
         if field in columns and len(columns[field].shape) == 1:
             columns[field] = Column((*columns[field].shape, 1), columns[field].dtype)
+    for field in ("rewards", "terminals", "timeouts"):  # whole numbers have no way to say that one is missing
+        if field in columns and columns[field].dtype.kind in "iu":
+            columns[field] = Column(columns[field].shape, np.dtype(np.float64))
 
     def read(fields: Collection[str], start: int, stop: int, most: int) -> Iterator[Rows]:
-        chosen = [name for field in fields for name in names[field]]
+        chosen = [*dict.fromkeys(name for field in fields for name in names[field])]
         for file, first, batch in batches(chosen, start, stop, most):
             block: Rows = {}
             for field in fields:
-                numbers = codes if field == "episode" else numbers_of
+                numbers = {"episode": codes, "time": seconds_of}.get(field, numbers_of)
                 values = [
                     numbers(batch[name], declared[name], f"{file}: {name}", first, line_of) for name in names[field]
                 ]
@@ -78,6 +82,8 @@ def declare(field: str, kind: Any, rows: int, width: int, where: str) -> Column:
     """What a table declares of a column; `width` is the length of its lists, if it has lists."""
     lists = is_list(kind)
     dtype = number_type(kind.value_type if lists else kind)
+    if field == "time" and pa.types.is_temporal(kind):
+        dtype = np.dtype(np.float64)
     if field == "episode" and not lists:
         dtype = np.dtype(np.int64)  # see `codes`
     if dtype is None and (rows or lists):
@@ -99,16 +105,19 @@ def is_list(kind: Any) -> bool:
 
 
 def numbers_of(array: Any, declared: Column, where: str, first: int, line_of: LineOf) -> NDArray[Any]:
-    """A column as numbers: (rows,), or (rows, width) for a column of lists; `first` is the number of its first row."""
-    _refuse_empty(array, where, first, line_of)
+    """A column as numbers: (rows,), or (rows, width) for a column of lists; `first` is the number of its first row.
+
+    An empty number is NaN; an empty flag and an empty list are refused.
+    """
+    if pa.types.is_null(array.type):
+        return np.full(len(array), np.nan)
+    if is_list(array.type) or pa.types.is_boolean(array.type):
+        _refuse_empty(array, where, first, line_of)
     if not is_list(array.type):
         if number_type(array.type) is None:
             raise UserError(f"{where}: expected numbers, got {array.type}{_first_text(array, first, line_of)}")
         return array.to_numpy(zero_copy_only=False)
     flat, lengths = array.flatten(), array.value_lengths().to_numpy(zero_copy_only=False)
-    if flat.null_count:
-        row = np.searchsorted(np.cumsum(lengths), _first_empty(flat), side="right")
-        raise UserError(f"{where}: row {first + row} has an empty number")
     width = lengths[0] if len(lengths) else declared.shape[1]
     for row in np.flatnonzero(lengths != width)[:1]:
         raise UserError(f"{where}: row {first + row} has {lengths[row]} numbers, but row {first} has {width}")
@@ -118,6 +127,17 @@ def numbers_of(array: Any, declared: Column, where: str, first: int, line_of: Li
             f"{declared.shape[0]:,} rows; expected as many in every row"
         )
     return flat.to_numpy(zero_copy_only=False).reshape(len(lengths), width)
+
+
+def seconds_of(array: Any, declared: Column, where: str, first: int, line_of: LineOf) -> NDArray[Any]:
+    """Times as numbers: dates and clock times in seconds, numbers as they are."""
+    if pa.types.is_date(array.type) or pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.float64())
+        return array.to_numpy(zero_copy_only=False) / 1e6
+    if pa.types.is_time(array.type):
+        array = array.cast(pa.time64("us")).cast(pa.int64()).cast(pa.float64())
+        return array.to_numpy(zero_copy_only=False) / 1e6
+    return numbers_of(array, declared, where, first, line_of)
 
 
 def codes(array: Any, declared: Column, where: str, first: int, line_of: LineOf) -> NDArray[np.int64]:

@@ -5,6 +5,7 @@ the file holds, and chunks that expand beyond their declared size. No other modu
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+import json
 import zlib
 from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from sbac.data.formats.log import (
     log_of_arrays,
     one_line,
     product,
+    read_names,
     require_file,
     with_flags,
 )
@@ -57,7 +59,9 @@ def open_columns(path: Path, columns: ColumnMap | None) -> Log:
         members = {name: member(file, name, path) for parts in names.values() for name in parts}
         declared = {name: column(dataset) for name, dataset in members.items()}
         work = sum(chunk_bytes(dataset) for dataset in members.values())
-        description = bounds(file, path)
+        description: dict[str, Any] = {**bounds(file, path)}
+        if isinstance(text := file.attrs.get("columns"), str):
+            description["columns"] = read_names(text, path)
 
     @contextmanager
     def open_again(wanted: Collection[str]) -> Generator[Mapping[str, Slice]]:
@@ -77,7 +81,8 @@ def _ended_and_running(block: Rows) -> Rows:
 
 
 def write_columns(data: Dataset, path: Path) -> Written:
-    write(path, data.columns().items(), {"": data.bounds})
+    names = {"columns": json.dumps(data.columns)} if data.is_named else {}
+    write(path, data.arrays().items(), {"": {**data.bounds, **names}})
     return Written(len(data))
 
 

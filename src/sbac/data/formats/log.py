@@ -187,7 +187,7 @@ def is_readable(name: str, column: Column) -> bool:
     """Whether a column of this shape and type can be the field. What cannot is never decoded, only reported."""
     shape, kind = column.shape, column.dtype.kind
     if name in VECTORS:
-        return kind in ("f" if name == "actions" else "fiub") and len(shape) == 2
+        return kind in "fiub" and len(shape) == 2
     return kind in "fiub" and len(shape) >= 1 and product(shape[1:]) == 1
 
 
@@ -201,7 +201,7 @@ def kept_dtype(name: str, column: Column) -> np.dtype[Any]:
 
 def is_file(path: Path, *suffixes: str) -> bool:
     """Whether a path has one of the suffixes and is no folder."""
-    return path.suffix in suffixes and not path.is_dir()
+    return path.name.lower().endswith(suffixes) and not path.is_dir()
 
 
 def require_file(path: Path) -> None:
@@ -229,6 +229,14 @@ def read_description(path: Path, what: str) -> dict[str, Any]:
     if not isinstance(description, dict):
         raise UserError(f"{path}: expected {what}, got {type(description).__name__}")
     return description
+
+
+def read_names(text: str | bytes, path: Path) -> Json:
+    """The names of the columns, as JSON that a dataset checks."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise UserError(f"{path}: columns: expected the names of the columns, as JSON") from None
 
 
 def with_flags(log: Log, extra: str, derived: Collection[str], derive: Callable[[Rows], Rows]) -> Log:

@@ -15,13 +15,15 @@ import pyarrow.parquet as parquet
 from sbac.data.columns import BOUNDS
 from sbac.data.dataset import Dataset
 from sbac.data.formats import arrow
-from sbac.data.formats.log import Column, Format, Log, Written, is_file
+from sbac.data.formats.log import Column, Format, Log, Written, is_file, read_names
 from sbac.data.naming import ColumnMap, match
 from sbac.errors import UserError
 from sbac.records import Json
 
 ROW_GROUP = 2**17
 """Rows of a row group that is written."""
+NAMES = b"columns"
+"""Where a table's metadata has the names of the columns."""
 
 
 def open_file(path: Path, columns: ColumnMap | None) -> Log:
@@ -48,7 +50,7 @@ def open_files(path: Path, files: Sequence[Path], names: Mapping[str, Sequence[s
             declared.append(_declared(table, names, file))
             groups += [(file, table.metadata, group) for group in range(table.num_row_groups)]
             rows += [table.metadata.row_group(group).num_rows for group in range(table.num_row_groups)]
-            description = description or _bounds(table.schema_arrow.metadata or {}, file)
+            description = description or _described(table.schema_arrow.metadata or {}, file)
     joined = {name: _joined([columns[name] for columns in declared], files, name) for name in declared[0]}
     starts = [0, *accumulate(rows)]
 
@@ -100,8 +102,8 @@ def _joined(columns: Sequence[Column], files: Sequence[Path], name: str) -> Colu
     return Column((rows, *columns[0].shape[1:]), np.result_type(*{column.dtype for column in columns}))
 
 
-def _bounds(metadata: Mapping[bytes, bytes], path: Path) -> dict[str, Any]:
-    """The bounds of the actions, as JSON in the table's metadata."""
+def _described(metadata: Mapping[bytes, bytes], path: Path) -> dict[str, Any]:
+    """The bounds of the actions and the names of the columns, as JSON in the table's metadata."""
     bounds: dict[str, Any] = {}
     for name in BOUNDS:
         if (stored := metadata.get(name.encode())) is not None:
@@ -110,12 +112,15 @@ def _bounds(metadata: Mapping[bytes, bytes], path: Path) -> dict[str, Any]:
                 bounds[name] = np.asarray(bound, np.float64)
             except (ValueError, TypeError, RecursionError):
                 raise UserError(f"{path}: metadata {name}: expected a number or a list of numbers, as JSON") from None
+    if (names := metadata.get(NAMES)) is not None:
+        bounds["columns"] = read_names(names, path)
     return bounds
 
 
 def write_file(data: Dataset, path: Path) -> Written:
     """Writes list columns and scalar columns, with the bounds in the metadata."""
     metadata = {name: json.dumps(bound.astype(float).tolist()) for name, bound in data.bounds.items()}
+    metadata |= {NAMES.decode(): json.dumps(data.columns)} if data.is_named else {}
     writer: Any = None
     for block in data.blocks(ROW_GROUP):
         columns = {
