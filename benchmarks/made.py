@@ -55,7 +55,8 @@ def make(options: argparse.Namespace) -> None:
         known[name] = measure(load(options.out / f"{name}.npz"))
     for name, columns in played(missing, None, 0, options.workers, None):
         write(options.out / f"{name}.npz", name, identities[name], columns)
-        known[name] = measure(Dataset(**columns, name=name, kind="made", task=name, environment=None))
+        rows: dict[str, Any] = dict(columns)
+        known[name] = measure(Dataset(**rows, name=name, kind="made", task=name, environment=None))
         MEASURED.write_text(json.dumps({key: known[key] for key in made_names() if key in known}, indent=None) + "\n")
         print(name, {key: value for key, value in known[name].items() if np.isscalar(value)}, flush=True)
 

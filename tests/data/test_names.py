@@ -138,14 +138,14 @@ def test_a_policy_takes_observations_by_name(ward, tmp_path):
     np.testing.assert_array_equal(policy(row), expected)
     np.testing.assert_array_equal(policy.sample(row, 1), policy.sample([100.0, 70.0], 1))
     rows = Frame({"weight": [70.0, 80.0], "glucose [mg/dl]": [100.0, 90.0]})
-    np.testing.assert_array_equal(policy(rows), policy([[100.0, 70.0], [90.0, 80.0]]))
+    np.testing.assert_array_equal(policy(rows), policy([[100.0, 70.0], [90.0, 80.0]]))  # type: ignore
     with pytest.raises(UserError, match=r"observations: no 'glucose \[mg/dl\]'; expected glucose \[mg/dl\], weight"):
         policy({"weight": 70.0})
     for given in (row | {"weight": np.nan}, [100.0, np.nan]):
         with pytest.raises(UserError, match=r"observations\[1\] is nan; expected finite numbers in weight"):
-            policy(given)
+            policy(given)  # type: ignore
     with pytest.raises(UserError, match="observations: weight: expected numbers"):
-        policy(row | {"weight": "heavy"})
+        policy(row | {"weight": "heavy"})  # type: ignore
 
 
 def test_names_of_a_damaged_policy(ward, tmp_path):

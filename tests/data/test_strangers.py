@@ -95,7 +95,7 @@ def test_cut_leaves_no_transition_across_a_gap(tmp_path):
 def test_empty_numbers_of_parquet_and_of_arrays(tmp_path):
     cells = rows_of()
     table = {name: [float(cell) for cell in column] for name, column in cells.items()}
-    table["heat"][3] = None
+    table["heat"][3] = None  # type: ignore
     table["yield"] = pa.array([1, 2, None, *range(9)])
     parquet.write_table(pa.table(table), tmp_path / "log.parquet")
     told = examine(tmp_path / "log.parquet", LogOptions(columns=COLUMNS)).problems
@@ -233,7 +233,7 @@ def test_several_files_are_one_log_and_no_episode_goes_on(tmp_path):
         assert data.name == "day1.csv and 1 more"
     for source, message in (([], "at least one"), ([3], "names of files"), (str(days / "x*.csv"), "no file matches")):
         with pytest.raises(UserError, match=message):
-            load(source, columns=COLUMNS)
+            load(source, columns=COLUMNS)  # type: ignore
     with pytest.raises(UserError, match="day2.csv: its columns are not those of day1.csv"):
         (days / "day2.csv").write_text("obs_0,obs_1,action,reward\n0,0,0.5,1\n")
         load([write_usual(days / "day1.csv"), days / "day2.csv"])

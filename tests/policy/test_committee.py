@@ -147,5 +147,5 @@ def test_a_committee_of_a_run_plays_and_is_judged() -> None:
     run.policies.append(together)
     choice = sbac.select(run, log, effort=Effort(2, 2, (16,), 32, (50, 50), 1e-3, 0.1, (16,), 50))
     values = {row["label"]: row["value"] for row in choice.table}
-    assert values.keys() == {*together.config["members"], "committee of 2 (alpha=2.5)"}
+    assert values.keys() == {*together.config["members"], "committee of 2 (alpha=2.5)", "clone"}
     assert np.isfinite([*values.values()]).all()

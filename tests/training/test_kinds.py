@@ -31,7 +31,7 @@ def test_a_list_of_names_is_a_grid() -> None:
         *(f"critic=mu_alpha={alpha}_seed={seed}" for alpha in ("0.25", "1") for seed in (0, 1)),
         "critic=pi_alpha=0.25_seed=0",
     ]
-    assert [run.config.critic for run in runs] == ["mu"] * 4 + ["pi"] * 4
+    assert [run.config.critic for run in runs] == ["mu"] * 4 + ["pi"] * 4  # type: ignore
     assert groups(runs) == [[0, 1, 2, 3], [4, 5, 6, 7]]
     with pytest.raises(UserError, match="unknown critic 'nu'"):
         labels(Grid(options={"critic": ["mu", "nu"]}))

@@ -261,7 +261,7 @@ def test_policies_and_functions_are_judged_as_runs_are(trained, choice) -> None:
     assert values["nothing"] == values["nothing (2)"] == values["<lambda>"] != values[CLONE]
     for bad in ([], [3], [nothing, None]):
         with pytest.raises(sbac.UserError, match="expected a run"):
-            select(bad, data)
+            select(bad, data)  # type: ignore
     with pytest.raises(sbac.UserError, match="name one"):
         select(nothing)
 

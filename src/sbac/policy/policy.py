@@ -84,19 +84,19 @@ class Policy:
         """Whether all numbers in its arrays are finite; after a training that diverged they are not."""
         return all(bool(np.isfinite(array).all()) for array in self.arrays.values())
 
-    def __call__(self, observations: ArrayLike) -> Floats:
+    def __call__(self, observations: ArrayLike | Mapping[str, ArrayLike]) -> Floats:
         """The deterministic action(s) for one observation or a batch of them.
 
         An observation that is not finite is refused: its action would mean nothing.
         """
         return self._apply(self._finite(observations), lambda x: self._formula.act(self.arrays, x))
 
-    def unchecked(self, observations: ArrayLike) -> Floats:
+    def unchecked(self, observations: ArrayLike | Mapping[str, ArrayLike]) -> Floats:
         """As a call, but an observation that is not finite passes, and its action is not finite or arbitrary."""
         with np.errstate(invalid="ignore", over="ignore"):
             return self._apply(observations, lambda x: self._formula.act(self.arrays, x))
 
-    def sample(self, observations: ArrayLike, seed: int | np.random.Generator = 0) -> Floats:
+    def sample(self, observations: ArrayLike | Mapping[str, ArrayLike], seed: int | np.random.Generator = 0) -> Floats:
         """Actions drawn from the policy."""
         if not isinstance(seed, np.random.Generator):
             not_negative("seed", seed)
@@ -109,7 +109,7 @@ class Policy:
 
         return self._apply(self._finite(observations), draw)
 
-    def disagreement(self, observations: ArrayLike) -> Floats:
+    def disagreement(self, observations: ArrayLike | Mapping[str, ArrayLike]) -> Floats:
         """How far the members of a committee are apart at each observation: the deviation of their actions around the
         mean, as a share of the range of actions, root mean square over the actions' dimensions."""
         formula, range_of_actions = self._formula, self.arrays["scale/action_high"] - self.arrays["scale/action_low"]
@@ -121,7 +121,7 @@ class Policy:
 
         return self._apply(self._finite(observations), deviation)
 
-    def log_prob(self, observations: ArrayLike, actions: ArrayLike) -> Floats:
+    def log_prob(self, observations: ArrayLike | Mapping[str, ArrayLike], actions: ArrayLike) -> Floats:
         """Log density of actions (in the environment's units), where the method has a density."""
         if not self._formula.has_density:
             raise UserError(f"a policy of kind {self.kind!r} has no density")
@@ -133,13 +133,13 @@ class Policy:
         half = 0.5 * (high - low)
         return self._formula.log_prob(self.arrays, s, (given - 0.5 * (high + low)) / half) - np.log(half).sum()
 
-    def _sized(self, observations: ArrayLike) -> Floats:
+    def _sized(self, observations: ArrayLike | Mapping[str, ArrayLike]) -> Floats:
         given, size = as_floats("observations", self._in_order(observations)), self.observation_size
         if given.ndim not in (1, 2) or given.shape[-1] != size:
             raise UserError(f"observations of shape {given.shape}: expected (n, {size}) or ({size},)")
         return given
 
-    def _apply(self, observations: ArrayLike, function: Callable[[Floats], Floats]) -> Floats:
+    def _apply(self, observations: ArrayLike | Mapping[str, ArrayLike], function: Callable[[Floats], Floats]) -> Floats:
         """A function of rows, at all rows, some at a time."""
         given = self._sized(observations)
         rows, together = np.atleast_2d(given), self._formula.rows_at_once

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,7 +111,7 @@ def judged_run(folder: Path, gain: float, log: float = 50.0, warnings: tuple[str
     network = make_policy("deterministic")
     about = {"algorithm": "sbac", "grid": []}
     policies = [Policy(network.kind, network.arrays, {**about, "seed": i, "label": f"seed={i}"}) for i in range(2)]
-    of = {"policy": network.hash}
+    of: dict[str, Any] = {"policy": network.hash}
     taken = CandidateRecord(
         "seed=1", 1, {}, log + gain, None, None, gain, low, high, list(warnings), bool(warnings), **of
     )
