@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -58,7 +57,7 @@ def in_simulator(log: JudgedLog, model: models.Model | None, policy: sbac.Policy
         half = (len(observation) + 1) // 2
         body.set_state(np.concatenate([[0.0], observation[: half - 1]]), observation[half - 1 :])  # type: ignore[attr-defined]
     seen, alive, earned = first.astype(np.float32), np.ones(len(first)), np.zeros(len(first))
-    expects = jax.jit(model) if model is not None else None
+    expects = None if model is None else eqx.filter_jit(model)
     for _ in range(int(np.ceil(np.log(models.NEGLIGIBLE) / np.log(log.discount)))):
         actions = np.asarray(policy(seen))
         after, rewards, fell = lanes.advance(actions, lanes.all_lanes)

@@ -149,7 +149,9 @@ def small_run() -> Run:
 
 
 def test_an_unknown_logger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["train", "--log", "tensorbord", "--out", str(tmp_path / "run"), "--no-evaluate"]) == 2
+    assert (
+        cli.main(["train", "hopper-demo", "--log", "tensorbord", "--out", str(tmp_path / "run"), "--no-evaluate"]) == 2
+    )
     assert capsys.readouterr().err == "error: unknown logger 'tensorbord'; did you mean 'tensorboard'?\n"
     assert not (tmp_path / "run").exists()
 
@@ -159,12 +161,12 @@ def test_a_logger_that_is_not_installed(
     module: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    assert cli.main(["train", "--log", name, "--out", str(tmp_path / "run"), "--no-evaluate"]) == 2
+    assert cli.main(["train", "hopper-demo", "--log", name, "--out", str(tmp_path / "run"), "--no-evaluate"]) == 2
     assert f"needs the package {module}: pip install 'sbac[log]'" in capsys.readouterr().err
 
 
 def test_the_option_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sbac.data.load", lambda *_, **__: make_log(60, 20))
     options = ["--no-evaluate", "--steps", "50", "--hidden", "8", "--batch-size", "16", "--log", "tensorboard"]
-    assert cli.main(["train", "--algorithm", "bc", "--out", str(tmp_path / "run"), *options]) == 0
+    assert cli.main(["train", "hopper-demo", "--algorithm", "bc", "--out", str(tmp_path / "run"), *options]) == 0
     assert len(logged(tmp_path / "run" / "tensorboard" / "seed=0")) == 2 * 50  # the loss, and that of episodes held out

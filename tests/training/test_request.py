@@ -89,7 +89,7 @@ def test_labels_stay_in_the_folder(tmp_path: Path) -> None:
     sbac.train(make_log(), "bc", out=tmp_path / "run", **TINY)
     path = tmp_path / "run" / "config.json"
     config = json.loads(path.read_text())
-    for label in ("../../victim", "/etc/passwd", "a/b", "..", "", "a\nb", "x" * 300):
+    for label in ("../../victim", "/etc/passwd", "a/b", "..", "", "x" * 300):
         path.write_text(json.dumps(config | {"labels": [label]}))
         with pytest.raises(UserError, match=r"config\.json: label .*; expected a name that a file can have"):
             read_record(tmp_path / "run")

@@ -432,7 +432,7 @@ def test_what_was_tried_last_is_what_every_command_takes(choice, trained, tmp_pa
 
     folder, run, other = tmp_path / "run", trained[2], choice.candidates[1].label
     shutil.copytree(trained[1], folder)
-    write_choice(folder, choice.record)
+    write_choice(folder, choice.record, choice.clone)
     rows = [{"label": choice.label, "returns": [1.0]}, {"label": other, "returns": [2.0]}]
     (folder / "trials.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert cli.main(["select", str(folder), "--env", "Hopper-v4", "--try", "2"]) == 0
