@@ -93,6 +93,9 @@ def test_labels_stay_in_the_folder(tmp_path: Path) -> None:
         path.write_text(json.dumps(config | {"labels": [label]}))
         with pytest.raises(UserError, match=r"config\.json: label .*; expected a name that a file can have"):
             read_record(tmp_path / "run")
+    path.write_text(json.dumps(config | {"labels": ["a\nb"]}))
+    with pytest.raises(UserError, match=r"config\.json: .*control characters"):
+        read_record(tmp_path / "run")
 
 
 def test_the_record_on_disk_is_that_of_the_request(tmp_path: Path) -> None:
