@@ -1,6 +1,6 @@
 """Trains the third form's list and its rivals on made logs, forms committees, and plays all of them.
 
-python lab-notes/third-form/policies.py OUT SCRATCH --logs hopper-medium-made hopper-medium-replay-made --seeds 103 104 105
+python lab-notes/third-form/policies.py OUT SCRATCH --logs hopper-medium-made walker2d-medium-made --seeds 103 104 105
 
 Logs of one call are of one shape and train in one program. OUT/LOG has every policy's file and `truth.jsonl`, a row a
 policy: what it did in the simulator, and the last row of its training. A job that has its rows is not done again.
