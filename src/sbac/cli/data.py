@@ -78,7 +78,8 @@ def _data_check(args: argparse.Namespace) -> int:
     from sbac.text import counted
 
     findings, name = examine(args.files, log_options(args)), ", ".join(args.files)
-    for line in [*findings.problems, *(f"note: {note}" for note in findings.notes)]:
+    notes = [f"note: {note}" for note in findings.notes]
+    for line in [*findings.problems, *notes, *(f"warning: {warning}" for warning in findings.warnings)]:
         print(line)
     if findings.problems:
         rows = f" in {findings.wrong_rows} of {counted(findings.rows, 'row')}" if findings.wrong_rows else ""
