@@ -17,7 +17,7 @@ from sbac.data.formats import format_of
 from sbac.data.formats.log import Column, Log, Rows, decode, side_by_side
 from sbac.data.locating import Located, locate, parts_of
 from sbac.data.misleading import ends_at_one_length
-from sbac.data.naming import UNNAMED, ColumnMap, Named, match, names_of_log
+from sbac.data.naming import UNNAMED, ColumnMap, Named, match, names_of_log, printable
 from sbac.data.preparing import Missing, prepare
 from sbac.data.sums import is_sum, summed
 from sbac.environments.opening import EnvSource, action_bounds
@@ -94,7 +94,10 @@ def joined_logs(parts: Sequence[Dataset]) -> Dataset:
             raise UserError(f"{part.name}: its bounds of the actions are not those of {first.name}")
     columns = {name: np.concatenate([part.arrays()[name] for part in parts]) for name in first.arrays()}
     about = {key: getattr(first, key) for key in ("kind", "task", "environment", "columns")}
-    notes = [f"{part.name}: {note}" for part in parts for note in part.notes]
+    notes = [f"{len(parts)} files read as one log: {', '.join(printable(part.name) for part in parts)}"]
+    for note in dict.fromkeys(note for part in parts for note in part.notes):
+        noted = [printable(part.name) for part in parts if note in part.notes]
+        notes.append(note if len(noted) == len(parts) else f"{', '.join(noted)}: {note}")
     return Dataset(**columns, **first.bounds, **about, name=f"{first.name} and {len(parts) - 1} more", notes=notes)
 
 
@@ -161,14 +164,14 @@ def read(source: str | Path | Mapping[str, ArrayLike], options: LogOptions) -> R
     if isinstance(source, Mapping):
         names = match(source, options.columns, "arrays")
         columns = {field: _joined(source, field, members) for field, members in names.items()}
-        text = (options.columns or {}).get("rewards")
-        if isinstance(text, str) and is_sum(text, names.get("rewards", ())):
+        if (text := _sum_of(names, options.columns)) is not None:
             columns["rewards"] = summed(as_array(columns["rewards"]), text)
         beside: dict[str, Any] = {key: source[key] for key in ("name", "kind", "task", *BOUNDS) if key in source}
         widths = {field: column.shape[1] for field in UNNAMED if (column := as_array(columns.get(field, []))).ndim == 2}
         called = names_of_log(names, widths)
         beside["columns"] = {field: called[field] for field in UNNAMED if field in called}
         whole = as_array(columns.get("actions", [])).dtype.kind in "iub"
+        beside["notes"] = _notes_of(text)
         return _ready(columns, described({"name": "arrays", **beside}, options), options, called, whole)
     located = locate(source)
     try:
@@ -192,7 +195,7 @@ def _ready(
     """Columns that were read, prepared, with the ends of their episodes."""
     name = str(description["name"])
     prepared = prepare(columns, options.missing, options.continuous, whole_actions, name)
-    described = {**description, "notes": prepared.notes}
+    described = {**description, "notes": [*description["notes"], *prepared.notes]}
     longest = None if log is None else log.longest_episode
     arguments = with_time_limits(prepared.columns | described, options.horizon, longest)
     lines = None if log is None else log.line_of
@@ -230,20 +233,37 @@ def _joined(source: Mapping[str, ArrayLike], field: str, members: Sequence[str])
 
 def open_log(located: Located, columns: ColumnMap | None) -> Log:
     """The log of any format that a source is, opened and not decoded, with what its name says about it."""
-    log = _with_one_key(_with_sum(format_of(located.path).open(located.path, columns), columns))
+    log = format_of(located.path).open(located.path, columns)
+    notes = _notes_of(_sum_of(log.names, columns))
+    log = _with_one_key(_with_sum(log, columns))
     called = names_of_log(log.names, _widths(log))
     names: dict[str, Any] = {field: called[field] for field in UNNAMED if field in called}
     stored = parse(Named, log.description.get("columns") or {}, f"{located.path}: columns")
     kept = [field for field in UNNAMED if getattr(stored, field) is not None and field not in (columns or {})]
     names |= {field: getattr(stored, field) for field in kept}
-    description = {"name": located.path.name, **log.description, **located.description, "columns": names}
+    description = {
+        "name": located.path.name,
+        **log.description,
+        **located.description,
+        "columns": names,
+        "notes": notes,
+    }
     return replace(log, description=description)
 
 
-def _with_sum(log: Log, columns: Mapping[str, str | Sequence[str]] | None) -> Log:
-    """The log with rewards that are summed, where the caller gives a sum."""
+def _sum_of(names: Mapping[str, Sequence[str]], columns: ColumnMap | None) -> str | None:
+    """The sum of columns that the caller gives for the rewards; None where it is a column as it is."""
     text = (columns or {}).get("rewards")
-    if not isinstance(text, str) or not is_sum(text, log.names.get("rewards", ())):
+    return text if isinstance(text, str) and is_sum(text, names.get("rewards", ())) else None
+
+
+def _notes_of(reward: str | None) -> list[str]:
+    return [] if reward is None else [f"rewards: the sum {printable(reward)}"]
+
+
+def _with_sum(log: Log, columns: ColumnMap | None) -> Log:
+    """The log with rewards that are summed, where the caller gives a sum."""
+    if (text := _sum_of(log.names, columns)) is None:
         return log
 
     def read(fields: Collection[str], start: int, stop: int, most: int) -> Iterator[Rows]:

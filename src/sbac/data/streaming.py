@@ -64,6 +64,7 @@ class StreamedLog:
         self.task: str | None = description.get("task")
         self.environment: str | None = description.get("environment")
         self.ring_rows, self.reuse = ring_rows, reuse
+        self.notes: list[str] = description.get("notes", [])
         self._names = description.get("columns")
         self._bounds: dict[str, Any] = {name: description[name] for name in BOUNDS if name in description}
         for line in missing(log.columns):
