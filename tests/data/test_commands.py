@@ -42,7 +42,7 @@ def test_an_odd_csv_is_described_checked_and_converted(odd, tmp_path, capsys):
     assert main(["data", "info", odd, *COLUMNS, "--env", "Pendulum-v1"]) == 0
     by_environment = capsys.readouterr().out
     assert "action bounds   -2 to 2" in by_environment
-    bounds = ["--action-low", "-2", "--action-high", "2"]
+    bounds = ["--action-low", "-2e0", "--action-high", "2"]
     assert main(["data", "check", odd, *COLUMNS, *bounds]) == 0
     assert "no problems found in 5 rows" in capsys.readouterr().out
     assert main(["data", "check", odd, *COLUMNS]) == 2

@@ -107,6 +107,27 @@ def test_empty_numbers_of_parquet_and_of_arrays(tmp_path):
     assert load(tmp_path / "log.parquet", columns=COLUMNS, missing="hold").rewards[:4].tolist() == [1, 2, 2, 0]
 
 
+def test_words_for_a_missing_value_and_for_none(tmp_path):
+    cells = rows_of()
+    cells["heat"] = cells["heat"].astype(object)
+    cells["heat"][1:6] = ["NULL", "-", " ", "?", "n/a"]
+    path = write(tmp_path / "log.csv", cells)
+    told = examine(path, LogOptions(columns=COLUMNS)).problems
+    assert [line.split(";")[0] for line in told] == ["heat: 5 missing or not finite, the first in lines 3, 4, 5, 6, 7"]
+    cells["heat"][7] = "warm"
+    with pytest.raises(UserError, match=r"heat: expected numbers, got string \(row 7, line 9: 'warm'\)"):
+        load(write(path, cells), columns=COLUMNS)
+    table = {name: [float(cell) for cell in column] for name, column in rows_of().items()}
+    parquet.write_table(pa.table(table | {"heat": [None, *"bcdefghijkl"]}), tmp_path / "log.parquet")
+    with pytest.raises(UserError, match="heat: expected numbers, got string"):
+        load(tmp_path / "log.parquet", columns=COLUMNS)
+
+
+def test_a_table_without_rows(tmp_path):
+    (tmp_path / "log.csv").write_text("obs:heat,act:valve,reward,terminal\n")
+    assert examine(tmp_path / "log.csv").problems == ["observations: zero rows; expected at least one episode"]
+
+
 def test_a_way_with_gaps_that_does_not_exist(plain):
     with pytest.raises(UserError, match="missing"):
         load(plain, missing="guess")  # pyright: ignore[reportArgumentType]

@@ -89,7 +89,7 @@ def _described(data: Dataset) -> Iterator[str]:
     yield f"  duplicates      {int(duplicates(data).sum()):,} rows repeat an earlier one"
     yield f"  sha256          {data.hash}"
     yield "returns of the episodes"
-    counts, edges = np.histogram(r, BINS)
+    counts, edges = np.histogram(r, BINS, range=_range(r))
     for count, low, high in zip(counts, edges[:-1], edges[1:], strict=True):
         bar = "█" * round(BAR * count / counts.max())
         yield f"  {low:>10.1f} to {high:>10.1f} {count:>8,} {bar}".rstrip()
@@ -100,12 +100,19 @@ def _described(data: Dataset) -> Iterator[str]:
         yield f"  {name:<{wide}}  {low:>11.4g} {mean:>11.4g} {deviation:>11.4g} {high:>11.4g}{constant}"
 
 
+def _range(values: NDArray[np.float64]) -> tuple[float, float]:
+    """From the least to the greatest, wide enough to be parted where they are nearly equal."""
+    low, high = float(values.min()), float(values.max())
+    least = 1e-6 * max(abs(low), abs(high)) or 1.0
+    return (low, high) if high - low > least else (low - least, high + least)
+
+
 def _draw(data: Dataset, path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure: Any = Figure(figsize=(10, 7), layout="constrained")
     returns, lengths, actions, observations = figure.subplots(2, 2).flat
-    returns.hist(data.returns, bins=40)
+    returns.hist(data.returns, bins=40, range=_range(data.returns))
     returns.set(xlabel="return", ylabel="episodes")
     if data.task:
         task = find_task(data.task)

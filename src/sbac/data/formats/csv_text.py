@@ -73,7 +73,7 @@ class Style(NamedTuple):
         """Reads the table in blocks."""
         blocks = csv.ReadOptions(block_size=BLOCK_BYTES)
         cells = csv.ParseOptions(delimiter=self.delimiter)
-        numbers = csv.ConvertOptions(decimal_point=self.decimal, **options)
+        numbers = csv.ConvertOptions(decimal_point=self.decimal, null_values=arrow.EMPTY, **options)
         with (
             pa.input_stream(str(path), compression="gzip" if _is_gzipped(path) else None) as file,
             csv.open_csv(file, blocks, cells, numbers) as reader,
