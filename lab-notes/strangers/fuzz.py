@@ -284,7 +284,9 @@ def wrongs(seed: int) -> tuple[list[dict[str, Any]], Counter[str]]:
         if written.exists() != (codes["convert"] == 0):
             found.append({"seed": seed, "output": "a file was written, or not, against the exit code"})
         if codes["convert"] == 0:
-            bounds = ["--action-low", "-1e6", "--action-high", "1e6"] if written.suffix == ".csv" else []
+            bounds = (
+                ["--action-low", "-1e6", "--action-high", "1e6", "--continuous"] if written.suffix == ".csv" else []
+            )
             code, output = told(["data", "check", str(written), *bounds])
             if code != 0:
                 found.append({"seed": seed, "output": f"what was written is not read: {output[-600:]}"})

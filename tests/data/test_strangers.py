@@ -224,6 +224,14 @@ def test_whole_numbers_as_actions(kind, tmp_path):
     assert "actions: whole numbers, up to 11 values; taken as continuous" in data.notes
 
 
+def test_whole_numbers_that_csv_cannot_tell_from_others_are_noted(tmp_path):
+    rows = np.arange(8.0)[:, None]
+    log = {"observations": rows, "actions": rows % 2, "rewards": rows[:, 0], "terminals": rows[:, 0] == 7}
+    assert convert(Dataset(**log), tmp_path / "log.csv").notes[0].endswith("read it with --continuous")
+    assert load(tmp_path / "log.csv", continuous=True).hash == Dataset(**log).hash
+    assert not convert(Dataset(**log | {"actions": rows % 2 / 2}), tmp_path / "half.csv").notes
+
+
 def test_notes_stay_with_a_part_and_are_told(tmp_path, capsys):
     path = write(tmp_path / "log.csv", rows_of())
     columns = {field: name for field, name in COLUMNS.items() if field != "terminals"}
