@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from sbac.data import Dataset, find_task, load
-from sbac.data.loading import data_folder, made_names
+from sbac.data.locating import data_folder, made_names
 from sbac.making.making import identity, is_made, played, write
 
 HERE = Path(__file__).parent

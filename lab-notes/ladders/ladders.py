@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sbac.data.dataset import Dataset
-from sbac.data.loading import embedded_file
+from sbac.data.locating import embedded_file
 from sbac.environments.lanes import Act, Lanes, acting, lane_seeds, open_lanes
 from sbac.evaluation.rollout import rollout_lanes
 from sbac.files import write_atomic

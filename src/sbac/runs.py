@@ -127,6 +127,8 @@ class RunRecord:
     paths: list[str] | None = None
     """Where the log was found: the name or path as it was given, and the absolute path."""
     columns: Mapping[str, Sequence[str]] | None = None
+    notes: list[str] | None = None
+    """What was done to the log when it was read."""
 
     @cached_property
     def common(self) -> list[CommonFields]:

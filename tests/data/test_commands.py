@@ -42,7 +42,7 @@ def test_an_odd_csv_is_described_checked_and_converted(odd, tmp_path, capsys):
     assert main(["data", "info", odd, *COLUMNS, "--env", "Pendulum-v1"]) == 0
     by_environment = capsys.readouterr().out
     assert "action bounds   -2 to 2" in by_environment
-    bounds = ["--action-low", "-2", "--action-high", "2"]
+    bounds = ["--action-low", "-2e0", "--action-high", "2"]
     assert main(["data", "check", odd, *COLUMNS, *bounds]) == 0
     assert "no problems found in 5 rows" in capsys.readouterr().out
     assert main(["data", "check", odd, *COLUMNS]) == 2
@@ -125,3 +125,85 @@ def write_minari_of(path, log, **about):
     folder = write_minari(path, log, **about)
     assert np.isfinite(sbac.load(folder).rewards).all()
     return folder
+
+
+class Reached(Exception):
+    pass
+
+
+def test_several_files_are_described_converted_and_judged_on(odd, tmp_path, capsys, monkeypatch):
+    bounds = ["--action-low", "-2", "--action-high", "2"]
+    (tmp_path / "more").mkdir()
+    for name in ("day1.csv", "day2.csv"):
+        (tmp_path / "more" / name).write_text(CSV)
+    both = [str(tmp_path / "more" / name) for name in ("day1.csv", "day2.csv")]
+    digests = set()
+    for source in (both, [str(tmp_path / "more")], [str(tmp_path / "more" / "day?.csv")]):
+        assert main(["data", "info", *source, *COLUMNS, *bounds]) == 0
+        told = capsys.readouterr()
+        assert "10; s' is known for" in told.out and "note: 2 files read as one log: day1.csv, day2.csv\n" in told.err
+        digests |= {line for line in told.out.splitlines() if "sha256" in line}
+    assert len(digests) == 1
+    assert main(["data", "convert", *both, str(tmp_path / "one.npz"), *COLUMNS, *bounds]) == 0
+    assert len(sbac.load(tmp_path / "one.npz")) == 10
+
+    def choose(runs, data, *_):
+        assert len(data) == 10
+        raise Reached
+
+    monkeypatch.setattr("sbac.cli.select.choose", choose)
+    with pytest.raises(Reached):
+        main(["select", str(run_of(tmp_path / "one.npz", tmp_path / "run")), "--data", *both, *COLUMNS, *bounds])
+
+
+def run_of(path, out, **options):
+    """The folder of a run that has not begun."""
+    from sbac.files import write_json
+    from sbac.records import as_json
+    from sbac.training.folder import Folder
+    from sbac.training.request import OfflineRequest
+
+    request = OfflineRequest(data=sbac.load(path, **options), algorithm="bc", folder=Folder(out))
+    out.mkdir()
+    write_json(out / "config.json", as_json(request.record))
+    return out
+
+
+def test_what_was_done_to_a_log_stays_with_the_run(tmp_path, capsys, monkeypatch):
+    (tmp_path / "log.csv").write_text("obs_0,action,cost\n1,0.5,1\n,0.5,1\n3,0.25,2\n")
+    options = {"columns": {"rewards": "-cost"}, "missing": "hold"}
+    folder = run_of(tmp_path / "log.csv", tmp_path / "run", **options)
+    notes = [
+        "rewards: the sum -cost",
+        "terminals: not given; every episode is taken as cut by time",
+        "missing: 1 value filled with the last one of the same episode",
+    ]
+    assert sbac.Run.load(folder).record.notes == notes
+
+    def choose(*_):
+        raise Reached
+
+    monkeypatch.setattr("sbac.cli.select.choose", choose)
+    with pytest.raises(Reached):
+        main(["select", str(folder)])
+    assert capsys.readouterr().err == "".join(f"note: {note}\n" for note in notes)
+
+
+@pytest.mark.parametrize("words", [["--missing", "hold"], ["--missing", "cut"], ["--continuous"]])
+def test_a_streamed_log_is_taken_as_it_is(words, odd, capsys):
+    assert main(["train", odd, "--stream", *words]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {' '.join(words)}: not with --stream; ")
+
+
+def test_names_cannot_move_the_cursor(tmp_path, capsys):
+    """Names of columns, and of files that a folder holds."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for name in ("\x1b[31mlog.csv", "\u202elog.csv"):
+        rows = "1,2,0.5,1,0\n1,2,0.25,1,1\n" * 3
+        (folder / name).write_text(f"obs:\x1b[2Jheat,obs:\u202eflow,action,reward,terminal\n{rows}")
+    for words in (["info", folder], ["check", folder], ["convert", folder, tmp_path / "log.csv"]):
+        assert main(["data", *map(str, words)]) == 0
+        told = capsys.readouterr()
+        assert "\x1b" not in told.out + told.err and "\u202e" not in told.out + told.err
+        assert "heat" in told.out or words[0] == "convert"

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from sbac.data import Dataset, load
-from sbac.data.inspect import duplicates, examine, features, fingerprints, info, listing, saturation
+from sbac.data.inspect import duplicates, examine, features, fingerprints, info, listing
+from sbac.data.misleading import saturation
 from sbac.errors import UserError
 from tests.data.logs import make_log
 from tests.data.test_formats import write_hdf5, write_npz
@@ -51,9 +52,10 @@ def test_info_in_text_and_as_a_picture(log, tmp_path):
     assert "normalised score" not in info(log)
 
 
-def test_info_of_a_single_return():
+@pytest.mark.parametrize("rewards", [[0, 0, 0], [1e30, 1e30, 1e30]])
+def test_info_of_returns_that_hardly_differ(rewards):
     zeros = np.zeros((3, 1))
-    assert "returns" in info({"observations": zeros, "actions": zeros, "rewards": zeros, "terminals": [0, 0, 1]})
+    assert "returns" in info({"observations": zeros, "actions": zeros, "rewards": rewards, "terminals": [1, 1, 1]})
 
 
 def problems(path):
@@ -139,7 +141,7 @@ def test_time_limits_flagged_as_terminals_are_doubted(last, tmp_path):
     count = 4 if last == "terminal" else 3
     with pytest.warns(UserWarning, match=rf"all {count} episodes have 20 steps and end in a terminal; .*horizon=20"):
         load(path)
-    assert any("end in a terminal" in note for note in examine(path).notes)
+    assert any("end in a terminal" in warning for warning in examine(path).warnings)
     data = load(path, horizon=20)  # with or without a column of time limits
     assert not data.terminals.any() and len(data.episodes) == 4
     del log["timeouts"]

@@ -14,6 +14,7 @@ from sbac.data.inspect import examine
 from sbac.data.loading import LogOptions
 from sbac.data.sums import terms_of
 from sbac.errors import UserError
+from sbac.training.train import train
 
 HEAD = "batch,heat,flow,valve,yield,energy,stop"
 COLUMNS = {
@@ -104,6 +105,27 @@ def test_empty_numbers_of_parquet_and_of_arrays(tmp_path):
         "yield: 1 missing or not finite, the first in row 2",
     ]
     assert load(tmp_path / "log.parquet", columns=COLUMNS, missing="hold").rewards[:4].tolist() == [1, 2, 2, 0]
+
+
+def test_words_for_a_missing_value_and_for_none(tmp_path):
+    cells = rows_of()
+    cells["heat"] = cells["heat"].astype(object)
+    cells["heat"][1:6] = ["NULL", "-", " ", "?", "n/a"]
+    path = write(tmp_path / "log.csv", cells)
+    told = examine(path, LogOptions(columns=COLUMNS)).problems
+    assert [line.split(";")[0] for line in told] == ["heat: 5 missing or not finite, the first in lines 3, 4, 5, 6, 7"]
+    cells["heat"][7] = "warm"
+    with pytest.raises(UserError, match=r"heat: expected numbers, got string \(row 7, line 9: 'warm'\)"):
+        load(write(path, cells), columns=COLUMNS)
+    table = {name: [float(cell) for cell in column] for name, column in rows_of().items()}
+    parquet.write_table(pa.table(table | {"heat": [None, *"bcdefghijkl"]}), tmp_path / "log.parquet")
+    with pytest.raises(UserError, match="heat: expected numbers, got string"):
+        load(tmp_path / "log.parquet", columns=COLUMNS)
+
+
+def test_a_table_without_rows(tmp_path):
+    (tmp_path / "log.csv").write_text("obs:heat,act:valve,reward,terminal\n")
+    assert examine(tmp_path / "log.csv").problems == ["observations: zero rows; expected at least one episode"]
 
 
 def test_a_way_with_gaps_that_does_not_exist(plain):
@@ -202,6 +224,14 @@ def test_whole_numbers_as_actions(kind, tmp_path):
     assert "actions: whole numbers, up to 11 values; taken as continuous" in data.notes
 
 
+def test_whole_numbers_that_csv_cannot_tell_from_others_are_noted(tmp_path):
+    rows = np.arange(8.0)[:, None]
+    log = {"observations": rows, "actions": rows % 2, "rewards": rows[:, 0], "terminals": rows[:, 0] == 7}
+    assert convert(Dataset(**log), tmp_path / "log.csv").notes[0].endswith("read it with --continuous")
+    assert load(tmp_path / "log.csv", continuous=True).hash == Dataset(**log).hash
+    assert not convert(Dataset(**log | {"actions": rows % 2 / 2}), tmp_path / "half.csv").notes
+
+
 def test_notes_stay_with_a_part_and_are_told(tmp_path, capsys):
     path = write(tmp_path / "log.csv", rows_of())
     columns = {field: name for field, name in COLUMNS.items() if field != "terminals"}
@@ -298,6 +328,75 @@ def test_times_without_episodes_and_missing_ones(tmp_path):
     path.write_text("t,obs_0,action,reward\n1,1,.5,1\n,0,.5,0\n")
     with pytest.raises(UserError, match=r"log.csv: time: row 1 has none"):
         load(path, columns={"time": "t"})
+
+
+def test_three_files_of_two_devices_are_the_clean_log(tmp_path):
+    """Rows that came late, and clocks that wander by less than a step: the same episodes, and the same policy."""
+    rng = np.random.default_rng(0)
+    days, devices, steps = 3, ("north", "south"), 20
+    head = "device,day,when,obs_0,obs_1,action,reward"
+    cells = rng.uniform(-1, 1, (days, len(devices), steps, 4)).round(4)
+    clean, kept = [head], {"episode": ["device", "day"], "time": "when"}
+    for day in range(days):
+        messy: list[tuple[float, str]] = []
+        for number, device in enumerate(devices):
+            numbers = [",".join(map(str, row)) for row in cells[day, number]]
+            clean += [f"{device},{day},{60 * step},{row}" for step, row in enumerate(numbers)]
+            clock = 60 * np.arange(steps) + rng.uniform(0, 59, steps).round(1)
+            arrived = np.arange(steps) + rng.uniform(0, 3, steps) + 3 * number  # a row is up to three rows late
+            lines = [f"{device},{day},{when},{row}" for when, row in zip(clock, numbers, strict=True)]
+            messy += zip(arrived, lines, strict=True)
+        lines = [line for _, line in sorted(messy)]
+        (tmp_path / f"day{day}.csv").write_text("\n".join([head, *lines]) + "\n")
+    (tmp_path / "clean.csv").write_text("\n".join(clean) + "\n")
+    whole = load(tmp_path / "clean.csv", columns=kept)
+    data = load(str(tmp_path / "day*.csv"), columns=kept)
+    assert data.notes[:3] == [
+        "3 files read as one log: day0.csv, day1.csv, day2.csv",
+        "terminals: not given; every episode is taken as cut by time",
+        "time: rows sorted within their episodes",
+    ]
+    assert whole.notes == data.notes[1:2] and all("taken as equal" in note for note in data.notes[3:])
+    assert data.hash == whole.hash and data.episodes.tolist() == whole.episodes.tolist()
+    policies = [
+        train(log, "bc", steps=3, hidden=[4], batch_size=8, evaluate=False).policies[0] for log in (whole, data)
+    ]
+    for name, array in policies[0].arrays.items():
+        np.testing.assert_array_equal(policies[1].arrays[name], array, err_msg=name)
+
+
+def test_unequal_steps_are_told(tmp_path):
+    path = tmp_path / "log.csv"
+    times = [0, 1, 2, 3, 5, 6, 7, 8, 9, 10]
+    path.write_text("t,obs_0,action,reward\n" + "".join(f"{t},{t},.5,1\n" for t in times))
+    data = load(path, columns={"time": "t"})
+    assert data.notes[1:] == [
+        "time: 1 of 9 steps differ by more than half from the usual one, 1; all are taken as equal"
+    ]
+    path.write_text("t,obs_0,action,reward\n" + "".join(f"{t + 0.2 * (t % 2)},{t},.5,1\n" for t in range(10)))
+    assert load(path, columns={"time": "t"}).notes[1:] == []
+
+
+@pytest.mark.parametrize("key", [None, "device"])
+def test_devices_that_lie_mixed_are_recognised(key, tmp_path):
+    """A stored next state that is a later row's, and not the next one's: without their column, they are refused."""
+    rng = np.random.default_rng(0)
+    states = rng.normal(size=(3, 21)).round(3)
+    lines = [
+        f"{device},{states[device, step]},{states[device, step + 1]},0.5,1"
+        for step in range(20)
+        for device in rng.permutation(3)
+    ]
+    path = tmp_path / "log.csv"
+    path.write_text("device,obs_0,next_obs_0,action,reward\n" + "\n".join(lines) + "\n")
+    if key is None:
+        with pytest.raises(UserError, match=r"log.csv: the next state of most rows is that of a later row: .*episode="):
+            load(path)
+        return
+    rows = [line.split(",", 1) for line in lines]
+    timed = [f"{device},{number // 3},{rest}" for number, (device, rest) in enumerate(rows)]
+    path.write_text("device,t,obs_0,next_obs_0,action,reward\n" + "\n".join(timed) + "\n")
+    assert np.diff(load(path, columns={"episode": "device", "time": "t"}).episodes).ravel().tolist() == [20, 20, 20]
 
 
 # --- Ways to write a table ----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sbac
-from sbac.data.loading import stand_ins
+from sbac.data.locating import stand_ins
 from sbac.environments.lanes import BODIES, BodyLanes, Lanes, Steps, acting, lane_seeds, open_lanes, uniform
 from sbac.environments.tasks import find_task
 from sbac.errors import UserError

@@ -1,6 +1,7 @@
 """The policy card: what it says of an estimate that can be believed, and of one that cannot."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -86,6 +87,12 @@ def test_the_first_row_is_the_log_and_its_value_is_the_one_behind_the_gain(run, 
     assert "the log's mean is 4.500" in text and "mean discounted return is 4.500" in text
     assert "50 steps an episode on average, 25 % of the episodes end early" in rows
     assert "40.00" in rows and drawn == [([3.0, 4.0, 6.5], 4.5, 5.0, (4.5, 5.5), None)]
+
+
+def test_what_was_done_to_the_log_stands_beside_it(run, log) -> None:
+    record = replace(run.record, notes=["missing: <3> values filled"])
+    page = Words(build_card(Run(record, run.policies, [], []), log, choice()))
+    assert "When it was read: missing: <3> values filled." in page.text
 
 
 def test_a_warning_stands_in_place_of_an_interval(run, log) -> None:

@@ -1,6 +1,7 @@
 """What the commands share: the parser with this project's manners, its help, and the list of commands."""
 
 import argparse
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn, Protocol
 
@@ -53,6 +54,9 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
         return "\n".join(kept) + "\n"
 
 
+NEGATIVE = re.compile(r"-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$", re.IGNORECASE)
+
+
 class Parser(argparse.ArgumentParser):
     """argparse with this project's manners: one `error:` line, exit code 2, no abbreviations, help in groups."""
 
@@ -62,6 +66,7 @@ class Parser(argparse.ArgumentParser):
         self.below: dict[str, Parser] = {}
         """The parsers of the commands below it, by name."""
         self.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
+        self._negative_number_matcher = NEGATIVE  # argparse takes -1e6 for an option
 
     def split(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
         """The words this parser knows, and the options it does not know with all their values."""

@@ -4,7 +4,7 @@ import argparse
 
 from sbac.cli.core import Commands
 from sbac.cli.logs import add_log_options, load_log, log_options
-from sbac.errors import UserError
+from sbac.errors import UserError, shown
 
 
 def add(commands: Commands) -> None:
@@ -21,7 +21,7 @@ def add(commands: Commands) -> None:
     info = actions.add_parser(
         "info", help="describe a dataset", epilog="example: sbac data info hopper-demo --plot hopper.png"
     )
-    info.add_argument("source", metavar="DATASET", help="name, file, folder or Minari id")
+    info.add_argument("source", nargs="+", metavar="DATASET", help="name, file, folder, quoted pattern or Minari id")
     info.add_argument("--plot", metavar="PNG", help="also draw it")
     add_log_options(info.add_argument_group("about the log"))
     info.set_defaults(run=_data_info)
@@ -38,7 +38,7 @@ def add(commands: Commands) -> None:
         "Minari folder. Bounds and columns are kept, so the options below are needed only once.",
         epilog="example: sbac data convert log.csv log.parquet --columns rewards=r --action-low -2 --action-high 2",
     )
-    convert.add_argument("source", metavar="IN", help="name, file or folder")
+    convert.add_argument("source", nargs="+", metavar="IN", help="name, file, folder or quoted pattern")
     convert.add_argument("out", metavar="OUT", help="file (.npz, .hdf5, .parquet, .csv) or new folder")
     convert.add_argument("--format", metavar="F", help="the format, where the name does not tell it: npy, d3rlpy, ...")
     convert.add_argument("--overwrite", action="store_true", help="replace an existing file")
@@ -62,14 +62,16 @@ def add(commands: Commands) -> None:
 def _data_list(args: argparse.Namespace) -> int:
     from sbac.data.inspect import listing
 
-    print(listing())
+    for line in listing().split("\n"):
+        print(shown(line))
     return 0
 
 
 def _data_info(args: argparse.Namespace) -> int:
     from sbac.data.inspect import info
 
-    print(info(load_log(args.source, args), plot=args.plot))
+    for line in info(load_log(args.source, args), plot=args.plot).split("\n"):
+        print(shown(line))
     return 0
 
 
@@ -78,12 +80,13 @@ def _data_check(args: argparse.Namespace) -> int:
     from sbac.text import counted
 
     findings, name = examine(args.files, log_options(args)), ", ".join(args.files)
-    for line in [*findings.problems, *(f"note: {note}" for note in findings.notes)]:
-        print(line)
+    notes = [f"note: {note}" for note in findings.notes]
+    for line in [*findings.problems, *notes, *(f"warning: {warning}" for warning in findings.warnings)]:
+        print(shown(line))
     if findings.problems:
         rows = f" in {findings.wrong_rows} of {counted(findings.rows, 'row')}" if findings.wrong_rows else ""
         raise UserError(f"{name}: {counted(findings.problems_found, 'problem')} found{rows}")
-    print(f"{name}: no problems found in {counted(findings.rows, 'row')}")
+    print(f"{shown(name)}: no problems found in {counted(findings.rows, 'row')}")
     return 0
 
 
@@ -92,7 +95,7 @@ def _data_convert(args: argparse.Namespace) -> int:
 
     written = convert(load_log(args.source, args), args.out, args.format, args.overwrite)
     for line in written.notes:
-        print(f"note: {line}")
+        print(f"note: {shown(line)}")
     print(f"{written.rows:,} rows in {args.out}")
     return 0
 

@@ -3,9 +3,10 @@
 import argparse
 import sys
 import warnings
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sbac.errors import UserError
+from sbac.errors import UserError, shown
 
 if TYPE_CHECKING:
     from sbac.data import Dataset
@@ -55,18 +56,24 @@ def log_options(args: argparse.Namespace) -> "LogOptions":
     )
 
 
-def load_log(source: str, args: argparse.Namespace) -> "Dataset":
-    """The log with its options. What is doubtful about it is told on stderr."""
+def load_log(source: str | Sequence[str], args: argparse.Namespace) -> "Dataset":
+    """The log, of one file or of several, with its options. What is doubtful about it is told on stderr."""
     from sbac.data import load
 
+    alone = source[0] if not isinstance(source, str) and len(source) == 1 else source
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        data = load(source, **vars(log_options(args)))
+        data = load(alone, **vars(log_options(args)))
     for warning in caught:
-        print(f"warning: {' '.join(str(warning.message).split())}", file=sys.stderr)
-    for note in data.notes:
-        print(f"note: {note}", file=sys.stderr)
+        print(f"warning: {shown(' '.join(str(warning.message).split()))}", file=sys.stderr)
+    tell_notes(data.notes)
     return data
+
+
+def tell_notes(notes: Iterable[str]) -> None:
+    """Says on stderr what was done to a log when it was read."""
+    for note in dict.fromkeys(notes):
+        print(f"note: {shown(note)}", file=sys.stderr)
 
 
 def _columns(words: list[str] | None) -> dict[str, str | list[str]] | None:

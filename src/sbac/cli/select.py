@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sbac.cli.core import Commands
-from sbac.cli.logs import add_log_options, load_log
+from sbac.cli.logs import add_log_options, load_log, tell_notes
 from sbac.errors import UserError
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ def add(commands: Commands) -> None:
         "          sbac select runs/demo --try 20 --env hopper-medium-v2",
     )
     parser.add_argument("targets", nargs="+", metavar="RUN", help="a run's folder")
-    parser.add_argument("--data", metavar="D", help="the log to judge on (default: the one that the run learned from)")
+    parser.add_argument(
+        "--data", nargs="+", metavar="D", help="the log to judge on (default: the one that the run learned from)"
+    )
     parser.add_argument("--effort", metavar="NAME", help="quick or full (default: quick for runs of preset quick)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the estimates (default: 0)")
     parser.add_argument(
@@ -57,6 +59,7 @@ def _select(args: argparse.Namespace) -> int:
     record = None if args.tries is None else decided_last(runs[0])  # trying goes on where it stopped
     if record is None:
         data = None if args.data is None else load_log(args.data, args)
+        tell_notes(note for run in runs for note in run.record.notes or [])
         choice = choose(runs, data, args.effort, args.seed, args.beside)
         show(choice, args.json)  # before it is written: where that fails, the estimates are not lost
         record = choice.record

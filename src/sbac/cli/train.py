@@ -166,6 +166,10 @@ def _log(args: argparse.Namespace) -> "Dataset | StreamedLog":
         return load_log(args.dataset, args)
     if args.horizon is not None:
         raise UserError("--horizon: not with --stream; the log needs timeouts or episode numbers of its own")
+    if args.missing != "refuse":
+        raise UserError(f"--missing {args.missing}: not with --stream; `sbac data convert` writes a log without gaps")
+    if args.continuous:
+        raise UserError("--continuous: not with --stream; `sbac data convert` writes actions that are floats")
     if args.select:
         raise UserError("--select: not with --stream; sbac select reads its log into memory")
     said = log_options(args)

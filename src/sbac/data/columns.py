@@ -184,7 +184,7 @@ def _not_finite(name: str, array: Array, told: Told) -> Iterator[Defect]:
             return ~np.isfinite(block.astype(np.float32, copy=False))
 
     if name in told.names:
-        for column, values in zip(told.names[name], array.reshape(len(array), -1).T, strict=False):
+        for column, values in zip(told.names[name], array.T if array.ndim == 2 else [array], strict=False):
             if len(rows := _rows_where(values, bad)):
                 first = f"{len(rows)} missing or not finite, {told.places(rows[:FIRST])}"
                 yield Defect([f"{column}: {first}{' ...' * (len(rows) > FIRST)}; {REMEDIES}"], rows)

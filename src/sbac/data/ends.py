@@ -12,6 +12,11 @@ from sbac.data.dataset import Flags, jumps
 from sbac.environments.tasks import find_task
 from sbac.errors import UserError
 
+MOST_MIXED = 64
+"""Rows below a row among which its next state is looked for."""
+SAMPLED = 10_000
+"""Rows whose next state is looked for."""
+
 
 @dataclass(frozen=True)
 class Told:
@@ -45,11 +50,30 @@ def at_the_horizon_and_where_states_jump(told: Told) -> Flags:
 
 def at_terminals_and_where_states_jump(told: Told) -> None:
     """As `Dataset` takes a log without time limits. One of a format that has them lacks its flags."""
+    if told.states is not None:
+        refuse_mixed(*told.states, told.ended, told.name)
     stretch = int(np.diff(np.flatnonzero(told.ended), prepend=-1, append=len(told.ended)).max()) - 1
     if told.states is None and told.longest_episode is not None and stretch > told.longest_episode:
         raise UserError(
             f"{told.name}: no timeouts, and {stretch} rows in a row without a terminal; "
             "say where episodes end with horizon= or task= (--horizon, --task)"
+        )
+
+
+def refuse_mixed(states: NDArray[Any], following: NDArray[Any], ended: Flags, name: str) -> None:
+    """Refuses rows of several processes that lie among each other: most next states are those of rows farther below."""
+    apart = np.flatnonzero(jumps(states, following) & ~ended)
+    if 2 * len(apart) <= len(states):
+        return
+    sample = apart[:: max(1, len(apart) // SAMPLED)]
+    later = np.zeros(len(sample), bool)
+    for below in range(2, MOST_MIXED + 1):
+        row = np.minimum(sample + below, len(states) - 1)
+        later |= (states[row] == following[sample]).all(axis=1)
+    if later.mean() > 0.5:
+        raise UserError(
+            f"{name}: the next state of most rows is that of a later row: rows of several devices lie mixed; name the "
+            "columns that tell them and the time with --columns episode=COLUMN time=COLUMN (columns=)"
         )
 
 

@@ -1,6 +1,6 @@
 """A dataset in numbers, the problems of a file, and the list of datasets."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,38 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 from sbac.data.columns import BLOCK, OPTIONAL, REQUIRED, SHOWN, moments
 from sbac.data.dataset import Dataset, jumps
 from sbac.data.formats import minari
-from sbac.data.loading import (
-    LogOptions,
-    Source,
-    d4rl_folders,
-    data_folder,
-    doubts,
-    embedded_file,
-    load,
-    made_names,
-    parts_of,
-    read,
-)
+from sbac.data.loading import LogOptions, Reading, Source, joined_logs, load, read
+from sbac.data.locating import d4rl_folders, data_folder, embedded_file, made_names, parts_of
+from sbac.data.misleading import misleading, saturation
 from sbac.environments.tasks import EMBEDDED, TASKS, find_task
 from sbac.errors import UserError
 from sbac.files import write_atomic
 
 FIELDS = REQUIRED + OPTIONAL
-SATURATED = 0.001
-"""An action counts as saturated within this share of its range from a bound."""
 BINS = 12
 BAR = 40
-
-
-def saturation(data: Dataset) -> NDArray[np.float64]:
-    """Per action feature, the share of rows at a bound."""
-    edge = SATURATED * (data.action_high - data.action_low)
-    low, high = data.action_low + edge, data.action_high - edge
-    counts = np.zeros(data.actions.shape[1])
-    for start in range(0, len(data), BLOCK):
-        block = data.actions[start : start + BLOCK]
-        counts += ((block <= low) | (block >= high)).sum(axis=0)
-    return counts / len(data)
 
 
 def duplicates(data: Dataset) -> NDArray[np.bool_]:
@@ -111,7 +89,7 @@ def _described(data: Dataset) -> Iterator[str]:
     yield f"  duplicates      {int(duplicates(data).sum()):,} rows repeat an earlier one"
     yield f"  sha256          {data.hash}"
     yield "returns of the episodes"
-    counts, edges = np.histogram(r, BINS)
+    counts, edges = np.histogram(r, BINS, range=_range(r))
     for count, low, high in zip(counts, edges[:-1], edges[1:], strict=True):
         bar = "█" * round(BAR * count / counts.max())
         yield f"  {low:>10.1f} to {high:>10.1f} {count:>8,} {bar}".rstrip()
@@ -122,12 +100,19 @@ def _described(data: Dataset) -> Iterator[str]:
         yield f"  {name:<{wide}}  {low:>11.4g} {mean:>11.4g} {deviation:>11.4g} {high:>11.4g}{constant}"
 
 
+def _range(values: NDArray[np.float64]) -> tuple[float, float]:
+    """From the least to the greatest, wide enough to be parted where they are nearly equal."""
+    low, high = float(values.min()), float(values.max())
+    least = 1e-6 * max(abs(low), abs(high)) or 1.0
+    return (low, high) if high - low > least else (low - least, high + least)
+
+
 def _draw(data: Dataset, path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure: Any = Figure(figsize=(10, 7), layout="constrained")
     returns, lengths, actions, observations = figure.subplots(2, 2).flat
-    returns.hist(data.returns, bins=40)
+    returns.hist(data.returns, bins=40, range=_range(data.returns))
     returns.set(xlabel="return", ylabel="episodes")
     if data.task:
         task = find_task(data.task)
@@ -157,7 +142,7 @@ def _draw(data: Dataset, path: Path) -> None:
 
 @dataclass(frozen=True)
 class Findings:
-    """The problems that keep a file from being trained on, and the oddities that do not."""
+    """The problems that keep a file from being trained on, what misleads in it, and the oddities that do not matter."""
 
     problems: list[str]
     notes: list[str]
@@ -167,40 +152,67 @@ class Findings:
     """Rows with at least one problem."""
     problems_found: int
     """Problems in all, those that are only counted included: a bad value of a row is one, and so is a bad column."""
+    warnings: list[str]
 
 
 def examine(source: str | Path | Sequence[str | Path], options: LogOptions | None = None) -> Findings:
-    """Every problem of a file or of several, and every oddity that the rules of transitions settle."""
+    """Every problem of a file or of several, what misleads in it, and every oddity that the rules of transitions
+    settle."""
     try:
         parts = parts_of(source)
     except UserError as error:
-        return Findings([str(error)], [], 0, 0, 1)
-    if len(parts) == 1:
-        return _examine(parts[0], options)
-    each = {str(part): _examine(part, options) for part in parts}
-    return Findings(
-        [f"{name}: {line.removeprefix(f'{name}: ')}" for name, findings in each.items() for line in findings.problems],
-        [f"{name}: {line.removeprefix(f'{name}: ')}" for name, findings in each.items() for line in findings.notes],
-        sum(findings.rows for findings in each.values()),
-        sum(findings.wrong_rows for findings in each.values()),
-        sum(findings.problems_found for findings in each.values()),
-    )
+        return _unreadable(error)
+    readings: dict[str, Reading] = {}
+    each: dict[str, Findings] = {}
+    for part in parts:
+        try:
+            readings[str(part)] = read(part, options or LogOptions())
+            each[str(part)] = _examine(readings[str(part)])
+        except UserError as error:
+            each[str(part)] = _unreadable(error)
+    several = len(each) > 1
+
+    def told(lines: Callable[[Findings], list[str]]) -> list[str]:
+        named = [(name, line) for name, findings in each.items() for line in lines(findings)]
+        return [f"{name}: {line.removeprefix(f'{name}: ')}" if several else line for name, line in named]
+
+    problems, warned = told(lambda findings: findings.problems), list[str]()
+    found = sum(findings.problems_found for findings in each.values())
+    if not problems:
+        try:
+            data = joined_logs([Dataset(**reading.arguments) for reading in readings.values()])
+            warned = misleading(data, lambda row: _place(row, readings))
+        except UserError as error:
+            problems, found = [str(error)], 1
+    rows, wrong = (sum(getattr(findings, name) for findings in each.values()) for name in ("rows", "wrong_rows"))
+    return Findings(problems, told(lambda findings: findings.notes), rows, wrong, found, warned)
 
 
-def _examine(source: str | Path, options: LogOptions | None) -> Findings:
-    try:
-        reading = read(source, options or LogOptions())
-    except UserError as error:
-        return Findings([str(error)], [], 0, 0, 1)
+def _unreadable(error: UserError) -> Findings:
+    return Findings([str(error)], [], 0, 0, 1, [])
+
+
+def _place(row: int, readings: Mapping[str, Reading]) -> str:
+    """Where a row of joined logs stands: in which file, where there are several, and in which line of a text."""
+    for name, reading in readings.items():
+        rows = len(reading.arguments["observations"])
+        if row < rows:
+            place = f"row {row}" if reading.line_of is None else f"line {reading.line_of(row)}"
+            return f"{name}, {place}" if len(readings) > 1 else place
+        row -= rows
+    raise IndexError(row)
+
+
+def _examine(reading: Reading) -> Findings:
     columns = {key: value for key, value in reading.arguments.items() if key in FIELDS}
     wrong = list(reading.defects())
     rows = max((len(column) for column in columns.values() if np.ndim(column)), default=0)
     if wrong:
         wrong_rows = np.unique(np.concatenate([defect.rows for defect in wrong]))
         problems = sum(max(1, len(defect.rows)) for defect in wrong)
-        return Findings([line for defect in wrong for line in defect.lines], [], rows, len(wrong_rows), problems)
+        return Findings([line for defect in wrong for line in defect.lines], [], rows, len(wrong_rows), problems, [])
     data = Dataset(**reading.arguments)
-    return Findings([], [*data.notes, *doubts(data), *_notes(columns, data)], rows, 0, 0)
+    return Findings([], [*data.notes, *_notes(columns, data)], rows, 0, 0, [])
 
 
 def _notes(columns: dict[str, ArrayLike], data: Dataset) -> Iterator[str]:

@@ -1,8 +1,5 @@
 """`sbac.load`: a Dataset from a name, a file, a folder or arrays. What is not clear is refused, never guessed."""
 
-import glob
-import os
-import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,15 +13,16 @@ from sbac.data.columns import BOUNDS, OPTIONAL, REQUIRED, VECTORS, Defect, LineO
 from sbac.data.columns import missing as absent
 from sbac.data.dataset import Dataset
 from sbac.data.ends import with_time_limits
-from sbac.data.formats import format_of, is_log, suffixes
-from sbac.data.formats.log import Column, Log, Rows, decode, is_file, one_line, side_by_side
-from sbac.data.naming import UNNAMED, ColumnMap, Named, match, names_of_log
+from sbac.data.formats import format_of
+from sbac.data.formats.log import Column, Log, Rows, decode, side_by_side
+from sbac.data.locating import Located, locate, parts_of
+from sbac.data.misleading import ends_at_one_length
+from sbac.data.naming import UNNAMED, ColumnMap, Named, match, names_of_log, printable
 from sbac.data.preparing import Missing, prepare
 from sbac.data.sums import is_sum, summed
 from sbac.environments.opening import EnvSource, action_bounds
-from sbac.environments.tasks import EMBEDDED, TASKS, TD3_TIERS, find_task, is_task, task_of_file
+from sbac.environments.tasks import find_task
 from sbac.errors import UserError, positive, unknown
-from sbac.files import in_home
 from sbac.records import parse
 
 
@@ -75,41 +73,14 @@ def load(
         source = table
     bounds = action_low, action_high
     options = LogOptions(task, columns, horizon, *bounds, environment, max_bytes, missing, continuous)
-    data = _joined_logs([dataset_of(read(part, options)) for part in parts_of(source)])
+    data = joined_logs([dataset_of(read(part, options)) for part in parts_of(source)])
     data.source = str(source) if isinstance(source, str | Path) else None
-    for line in doubts(data):
-        warnings.warn(line, stacklevel=2)
+    for line in ends_at_one_length(data):
+        warnings.warn(f"{data.name}: {line}", stacklevel=2)
     return data
 
 
-def parts_of(source: Any) -> list[Any]:
-    """The sources that a source stands for: those of a list, the files of a pattern or of a folder, or itself."""
-    if isinstance(source, list | tuple):
-        items: list[Any] = [*source]
-        for item in items:
-            if not isinstance(item, str | Path):
-                raise UserError(f"expected names of files, got {type(item).__name__}")
-        if not items:
-            raise UserError("expected at least one file, got an empty list")
-        return [part for item in items for part in parts_of(item)]
-    if not isinstance(source, str | Path):
-        return [source]
-    try:
-        path = Path(source).expanduser()
-        if path.is_dir():
-            files = [file for file in sorted(path.iterdir()) if is_file(file, *suffixes()) and file.is_file()]
-            return files if files and not is_log(path) else [source]
-        if path.exists() or not any(sign in str(source) for sign in "*?["):
-            return [source]
-        matches = [Path(match) for match in sorted(glob.glob(str(path)))]
-    except (OSError, ValueError, RuntimeError):
-        return [source]  # `locate` says what is wrong with it
-    if not matches:
-        raise UserError(f"{source}: no file matches the pattern")
-    return [*matches]
-
-
-def _joined_logs(parts: Sequence[Dataset]) -> Dataset:
+def joined_logs(parts: Sequence[Dataset]) -> Dataset:
     """Logs one after the other. No episode goes on from one to the next."""
     first = parts[0]
     if len(parts) == 1:
@@ -123,7 +94,10 @@ def _joined_logs(parts: Sequence[Dataset]) -> Dataset:
             raise UserError(f"{part.name}: its bounds of the actions are not those of {first.name}")
     columns = {name: np.concatenate([part.arrays()[name] for part in parts]) for name in first.arrays()}
     about = {key: getattr(first, key) for key in ("kind", "task", "environment", "columns")}
-    notes = [f"{part.name}: {note}" for part in parts for note in part.notes]
+    notes = [f"{len(parts)} files read as one log: {', '.join(printable(part.name) for part in parts)}"]
+    for note in dict.fromkeys(note for part in parts for note in part.notes):
+        noted = [printable(part.name) for part in parts if note in part.notes]
+        notes.append(note if len(noted) == len(parts) else f"{', '.join(noted)}: {note}")
     return Dataset(**columns, **first.bounds, **about, name=f"{first.name} and {len(parts) - 1} more", notes=notes)
 
 
@@ -153,19 +127,6 @@ class LogOptions:
             raise UserError(f"continuous: expected true or false, got {self.continuous!r}")
         positive("horizon", self.horizon)
         positive("max_bytes", self.max_bytes)
-
-
-def doubts(data: Dataset) -> Iterator[str]:
-    """What is probably not as the log says it."""
-    ended = data.episodes[data.terminals[data.episodes[:, 1] - 1]]
-    lengths = np.unique(np.diff(ended, axis=1))
-    cut = len(data.episodes) - len(ended)
-    unfinished = cut == 1 and not data.terminals[-1]
-    if len(ended) > 1 and len(lengths) == 1 and lengths[0] > 1 and (cut == 0 or unfinished):
-        yield (
-            f"{data.name}: all {len(ended)} episodes have {lengths[0]} steps and end in a terminal; if that is a time "
-            f"limit, give --horizon {lengths[0]} (horizon={lengths[0]}), or values will be wrong at its end"
-        )
 
 
 @dataclass(frozen=True)
@@ -203,14 +164,14 @@ def read(source: str | Path | Mapping[str, ArrayLike], options: LogOptions) -> R
     if isinstance(source, Mapping):
         names = match(source, options.columns, "arrays")
         columns = {field: _joined(source, field, members) for field, members in names.items()}
-        text = (options.columns or {}).get("rewards")
-        if isinstance(text, str) and is_sum(text, names.get("rewards", ())):
+        if (text := _sum_of(names, options.columns)) is not None:
             columns["rewards"] = summed(as_array(columns["rewards"]), text)
         beside: dict[str, Any] = {key: source[key] for key in ("name", "kind", "task", *BOUNDS) if key in source}
         widths = {field: column.shape[1] for field in UNNAMED if (column := as_array(columns.get(field, []))).ndim == 2}
         called = names_of_log(names, widths)
         beside["columns"] = {field: called[field] for field in UNNAMED if field in called}
         whole = as_array(columns.get("actions", [])).dtype.kind in "iub"
+        beside["notes"] = _notes_of(text)
         return _ready(columns, described({"name": "arrays", **beside}, options), options, called, whole)
     located = locate(source)
     try:
@@ -234,7 +195,7 @@ def _ready(
     """Columns that were read, prepared, with the ends of their episodes."""
     name = str(description["name"])
     prepared = prepare(columns, options.missing, options.continuous, whole_actions, name)
-    described = {**description, "notes": prepared.notes}
+    described = {**description, "notes": [*description["notes"], *prepared.notes]}
     longest = None if log is None else log.longest_episode
     arguments = with_time_limits(prepared.columns | described, options.horizon, longest)
     lines = None if log is None else log.line_of
@@ -270,22 +231,39 @@ def _joined(source: Mapping[str, ArrayLike], field: str, members: Sequence[str])
     return _one_key(joined) if field == "episode" else joined
 
 
-def open_log(located: "Located", columns: ColumnMap | None) -> Log:
+def open_log(located: Located, columns: ColumnMap | None) -> Log:
     """The log of any format that a source is, opened and not decoded, with what its name says about it."""
-    log = _with_one_key(_with_sum(format_of(located.path).open(located.path, columns), columns))
+    log = format_of(located.path).open(located.path, columns)
+    notes = _notes_of(_sum_of(log.names, columns))
+    log = _with_one_key(_with_sum(log, columns))
     called = names_of_log(log.names, _widths(log))
     names: dict[str, Any] = {field: called[field] for field in UNNAMED if field in called}
     stored = parse(Named, log.description.get("columns") or {}, f"{located.path}: columns")
     kept = [field for field in UNNAMED if getattr(stored, field) is not None and field not in (columns or {})]
     names |= {field: getattr(stored, field) for field in kept}
-    description = {"name": located.path.name, **log.description, **located.description, "columns": names}
+    description = {
+        "name": located.path.name,
+        **log.description,
+        **located.description,
+        "columns": names,
+        "notes": notes,
+    }
     return replace(log, description=description)
 
 
-def _with_sum(log: Log, columns: Mapping[str, str | Sequence[str]] | None) -> Log:
-    """The log with rewards that are summed, where the caller gives a sum."""
+def _sum_of(names: Mapping[str, Sequence[str]], columns: ColumnMap | None) -> str | None:
+    """The sum of columns that the caller gives for the rewards; None where it is a column as it is."""
     text = (columns or {}).get("rewards")
-    if not isinstance(text, str) or not is_sum(text, log.names.get("rewards", ())):
+    return text if isinstance(text, str) and is_sum(text, names.get("rewards", ())) else None
+
+
+def _notes_of(reward: str | None) -> list[str]:
+    return [] if reward is None else [f"rewards: the sum {printable(reward)}"]
+
+
+def _with_sum(log: Log, columns: ColumnMap | None) -> Log:
+    """The log with rewards that are summed, where the caller gives a sum."""
+    if (text := _sum_of(log.names, columns)) is None:
         return log
 
     def read(fields: Collection[str], start: int, stop: int, most: int) -> Iterator[Rows]:
@@ -331,90 +309,3 @@ def described(description: Mapping[str, Any], options: LogOptions) -> dict[str, 
     if options.environment is None or is_bounded:
         return arguments
     return dict(zip(BOUNDS, action_bounds(options.environment), strict=True)) | arguments
-
-
-@dataclass(frozen=True)
-class Located:
-    """The path of a source, and the arguments of `Dataset` that follow from its name."""
-
-    path: Path
-    description: dict[str, str]
-
-
-def data_folder() -> Path:
-    """The folder of the datasets: $SBAC_DATA, or `data` in the current folder."""
-    return Path(os.environ.get("SBAC_DATA") or "data")
-
-
-def embedded_file(name: str) -> Path:
-    """The file of a dataset that comes with the package."""
-    return Path(__file__).parent / "embedded" / f"{name}.npz"
-
-
-def d4rl_folders() -> list[Path]:
-    """The folders in which D4RL's files are looked for: the data folder, the current one, and D4RL's own cache."""
-    cache = os.environ.get("D4RL_DATASET_DIR") or "~/.d4rl/datasets"
-    return [data_folder(), Path("."), in_home(cache)]
-
-
-def locate(source: str | Path) -> Located:
-    """Finds a source by its name, or as a path."""
-    name = str(source)
-    if name in EMBEDDED:
-        path = embedded_file(name)
-        if not path.is_file():
-            raise UserError(f"{name}: this installation lacks its embedded dataset; reinstall the package")
-        return Located(path, {"name": name, "kind": "embedded", "task": name})
-    if is_task(name):
-        return _locate_made(name) if name.endswith("-made") else _locate_d4rl(name)
-    try:
-        path = Path(source).expanduser()
-        exists = path.exists()
-    except (OSError, ValueError, RuntimeError) as error:
-        raise UserError(f"{name!r}: not a path: {one_line(error)}") from error
-    if exists:
-        d4rl = task_of_file(path.name)
-        return Located(path, {"kind": "D4RL", "task": d4rl} if d4rl else {})
-    from sbac.data.formats import minari  # and h5py, which the names above do not need
-
-    if (folder := minari.installed(name)) is not None:
-        return Located(folder, {"name": name})
-    if is_file(path, *suffixes()) or isinstance(source, Path) or name.startswith((".", "/", "~")):
-        raise UserError(f"{name}: no such file or folder")
-    if "/" in name and minari.is_id(name):
-        raise UserError(
-            f"{name}: not among the Minari datasets in {minari.root()}; get it with `minari download {name}` "
-            "(pip install 'sbac[minari]')"
-        )
-    raise unknown("dataset (and no such file)", name, [*EMBEDDED, *TASKS, *made_names()])
-
-
-def stand_ins() -> list[str]:
-    """Made data in place of D4RL's: hopper-medium-made."""
-    return [name.replace("-v2", "-made") for name in TASKS if name.endswith("-v2")]
-
-
-def made_names() -> list[str]:
-    """What `sbac data make` makes: the stand-ins, then the logs of the second ladder, hopper-medium-td3-made."""
-    return stand_ins() + [name.replace("-v2", "-td3-made") for name in TASKS if name.endswith(TD3_TIERS)]
-
-
-def _locate_made(name: str) -> Located:
-    path = data_folder() / f"{name}.npz"
-    if not path.is_file():
-        raise UserError(f"{name}: not made yet (no {path}); make it with `sbac data make {name}`")
-    return Located(path, {"name": name, "kind": "made", "task": name})
-
-
-def _locate_d4rl(name: str) -> Located:
-    task = find_task(name)
-    for folder in d4rl_folders():
-        for file in task.files:
-            if (folder / file).is_file():
-                return Located(folder / file, {"name": name, "kind": "D4RL", "task": name})
-    made = re.sub(r"-v\d$", "-made", name)
-    stand_in = f", or make its stand-in with `sbac data make {made}` and load {made}" if is_task(made) else ""
-    if replayed := re.fullmatch(r"(\w+)-human-v1", name):
-        same = f"D4RL/{replayed[1]}/human-v2"
-        stand_in = f", or get Minari's replay of it with `minari download {same}` and load {same}"
-    raise UserError(f"{name}: put D4RL's file {task.files[0]} into {data_folder()} ($SBAC_DATA){stand_in}")

@@ -108,11 +108,16 @@ def _in_time(columns: dict[str, Array], time: Array, name: str) -> tuple[dict[st
     columns = {field: array[order] for field, array in columns.items()}
     inside = (place[order][1:] == place[order][:-1]) & ~_ends(columns)[:-1]
     steps = np.diff(time[order])
-    if (usual := steps[inside & (steps > 0)]).size:
-        cut = np.append(inside & (steps > JUMP * np.median(usual)), False)
+    if (positive := steps[inside & (steps > 0)]).size:
+        usual = float(np.median(positive))
+        cut = np.append(inside & (steps > JUMP * usual), False)
         if cut.any():
             columns = _with_cuts(columns, cut)
             told.append(f"time: {counted(int(cut.sum()), 'jump')} of more than {JUMP} usual steps; episodes cut there")
+        rest = steps[inside & ~cut[:-1]]
+        if uneven := int((np.abs(rest - usual) > usual / 2).sum()):
+            far = f"{uneven} of {len(rest)} steps differ by more than half from the usual one, {usual:g}"
+            told.append(f"time: {far}; all are taken as equal")
     return columns, order, told
 
 

@@ -18,7 +18,8 @@ from sbac.data.columns import BOUNDS, missing
 from sbac.data.dataset import Dataset, Floats
 from sbac.data.formats import format_of, those_that
 from sbac.data.formats.log import Log, Rows
-from sbac.data.loading import LogOptions, described, locate, open_log
+from sbac.data.loading import LogOptions, described, open_log
+from sbac.data.locating import locate
 from sbac.data.naming import UNNAMED, ColumnMap, ColumnNames, column_names
 from sbac.errors import UserError, finite, path_of, positive
 
@@ -63,6 +64,7 @@ class StreamedLog:
         self.task: str | None = description.get("task")
         self.environment: str | None = description.get("environment")
         self.ring_rows, self.reuse = ring_rows, reuse
+        self.notes: list[str] = description.get("notes", [])
         self._names = description.get("columns")
         self._bounds: dict[str, Any] = {name: description[name] for name in BOUNDS if name in description}
         for line in missing(log.columns):

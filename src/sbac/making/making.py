@@ -21,7 +21,7 @@ import numpy as np
 
 from sbac import interrupts
 from sbac.data.dataset import Dataset
-from sbac.data.loading import data_folder, made_names, stand_ins
+from sbac.data.locating import data_folder, made_names, stand_ins
 from sbac.errors import UserError, positive, unknown
 from sbac.files import Arrays, write_atomic
 from sbac.making.ladder import Ladder, ladder_hash, read_ladders, shipped

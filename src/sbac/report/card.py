@@ -56,7 +56,7 @@ def build_card(run: Run, log: JudgedLog, choice: ChoiceRecord, label: str | None
         Section("short", "In short", [_verdict(about, choice)]),
         Section("improvement", "Expected improvement", [_improvement(choice.log, about, truth)]),
         Section("changes", "What the policy would change", [_changes(distances, states)]),
-        Section("log", "What the log does", [_log_part(log, choice.log)]),
+        Section("log", "What the log does", [_log_part(log, choice.log, run.record.notes or [])]),
         Section("basis", "What the estimate rests on", [_basis(about, choice)]),
         Section("policies", "The policies that were compared", [_compared(choice)]),
     ]
@@ -211,7 +211,7 @@ def _features(state: Departure) -> str:
     return ", ".join(f"{number} = {value:.3g} ({z:+.1f})" for number, value, z in state.features)
 
 
-def _log_part(log: JudgedLog, row: LogRecord) -> PagePart:
+def _log_part(log: JudgedLog, row: LogRecord, notes: Sequence[str]) -> PagePart:
     data, lengths = log.data, np.diff(log.data.episodes, axis=1)[:, 0]
     ended = int(data.terminals.sum())
     digits = decimals(row.value)
@@ -221,7 +221,7 @@ def _log_part(log: JudgedLog, row: LogRecord) -> PagePart:
         f"{row.value:.{digits}f} (discount {log.discount:g}; behind a time limit as if they went on), their mean "
         f"return {row.episode:.{decimals(row.episode)}f}."
     )
-    return PagePart(texts=[text])
+    return PagePart(texts=[text, *(f"When it was read: {note}." for note in notes)])
 
 
 def _basis(about: CandidateRecord, choice: ChoiceRecord) -> PagePart:

@@ -186,8 +186,9 @@ def is_temporary(entry: Path) -> bool:
 
 def _compared(record: RunRecord) -> Json:
     """What two records must agree in to be the same run: everything but the versions of the packages,
-    the words of the command, what follows from the data, where that lies, and what its columns are called."""
-    return as_json(replace(record, versions={}, command=None, log=None, paths=None, columns=None))
+    the words of the command, what follows from the data, where that lies, what its columns are called, and how it was
+    read."""
+    return as_json(replace(record, versions={}, command=None, log=None, paths=None, columns=None, notes=None))
 
 
 def difference(old: Json, new: Json, where: str = "") -> str | None:

@@ -164,6 +164,7 @@ class OfflineRequest(Request):
             warm_start=self.warm_start,
             log=LogReturns.of(self.dataset.returns),
             columns=self.dataset.columns,
+            notes=self.dataset.notes,
             command=None if self.command is None else list(self.command),
             paths=paths_of(self.dataset),
         )

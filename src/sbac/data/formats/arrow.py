@@ -23,6 +23,8 @@ Batches = Callable[[list[str], int, int, int], Iterator[tuple[Path, int, Any]]]
 """`batches(names, start, stop, most)`: a table's columns in batches of at most `most` rows, each with the file that it
 is from and the number of its first row."""
 LineOf = Callable[[int], int] | None
+EMPTY = ["", " ", "-", "--", ".", "?", "#N/A", "#NA", "N/A", "n/a", "NA", "NULL", "Null", "null", "NaN", "nan", "None"]
+"""Texts that stand for a missing number."""
 
 
 @contextmanager
@@ -164,6 +166,8 @@ def _first_text(array: Any, first: int, line_of: LineOf) -> str:
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
         return ""
     for row, value in enumerate(array.to_pylist()):
+        if value is None or value in EMPTY:
+            continue
         try:
             float(value)
         except ValueError:

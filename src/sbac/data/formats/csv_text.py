@@ -73,7 +73,7 @@ class Style(NamedTuple):
         """Reads the table in blocks."""
         blocks = csv.ReadOptions(block_size=BLOCK_BYTES)
         cells = csv.ParseOptions(delimiter=self.delimiter)
-        numbers = csv.ConvertOptions(decimal_point=self.decimal, **options)
+        numbers = csv.ConvertOptions(decimal_point=self.decimal, null_values=arrow.EMPTY, **options)
         with (
             pa.input_stream(str(path), compression="gzip" if _is_gzipped(path) else None) as file,
             csv.open_csv(file, blocks, cells, numbers) as reader,
@@ -158,10 +158,13 @@ def write_text(data: Dataset, path: Path) -> Written:
         writer.write_table(table)
     writer.close()
     sink.close()
-    if (data.action_low == -1).all() and (data.action_high == 1).all():
-        return Written(len(data))
-    low, high = (" ".join(f"{x:g}" for x in bound) for bound in data.bounds.values())
-    return Written(len(data), [f"CSV holds no bounds: read it with --action-low {low} --action-high {high}"])
+    notes: list[str] = []
+    if (data.action_low != -1).any() or (data.action_high != 1).any():
+        low, high = (" ".join(f"{x:g}" for x in bound) for bound in data.bounds.values())
+        notes.append(f"CSV holds no bounds: read it with --action-low {low} --action-high {high}")
+    if (data.actions % 1 == 0).all():
+        notes.append("CSV does not tell whole numbers from continuous ones: read it with --continuous")
+    return Written(len(data), notes)
 
 
 SUFFIXES = (".csv", ".csv.gz")

@@ -58,7 +58,7 @@ def load_with_identity(name: str) -> "tuple[Dataset, str]":
     That is the hash of its transitions; of made data, whose bits may differ between processors, what it was made from.
     """
     from sbac.data import load
-    from sbac.data.loading import locate
+    from sbac.data.locating import locate
     from sbac.making.making import made_identity
 
     data = load(name)
