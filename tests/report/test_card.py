@@ -13,7 +13,7 @@ from sbac.records import Settings
 from sbac.report.card import build_card, largest, returns_picture
 from sbac.runs import DataRecord, Run, RunRecord, Watch
 from sbac.trust.behaviour import behaviour_at, clone, compared_rows, departures
-from sbac.trust.choosing import CHOICE_FORMAT, CandidateRecord, ChoiceRecord, LogRecord
+from sbac.trust.choice import CHOICE_FORMAT, CandidateRecord, ChoiceRecord, LogRecord
 from sbac.trust.log import read_log
 from truth.logged import Linear
 

@@ -13,21 +13,10 @@ from sbac.cli.select import show
 from sbac.policy import Policy
 from sbac.report.card import build_card
 from sbac.trust.behaviour import behaviour_at, cloned
-from sbac.trust.choosing import (
-    CLONE,
-    Choice,
-    apart,
-    candidate_record,
-    decide,
-    log_of,
-    log_record,
-    policy_of,
-    preset_setting,
-    read_choice,
-    select,
-    usual_candidate,
-    write_choice,
-)
+from sbac.trust.choice import CLONE, Choice, policy_of, read_choice, write_choice
+from sbac.trust.choosing import candidate_record, log_record, select
+from sbac.trust.contenders import log_of, preset_setting
+from sbac.trust.deciding import apart, decide, usual_candidate
 from sbac.trust.describe import choice_text
 from sbac.trust.estimates import conclude
 from sbac.trust.evidence import Effort, Question

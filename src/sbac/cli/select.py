@@ -12,7 +12,7 @@ from sbac.errors import UserError
 if TYPE_CHECKING:
     from sbac.data import Dataset
     from sbac.runs import Run
-    from sbac.trust.choosing import Choice, ChoiceRecord
+    from sbac.trust.choice import Choice, ChoiceRecord
 
 
 def add(commands: Commands) -> None:
@@ -49,7 +49,7 @@ def _select(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sbac.runs import Run
-    from sbac.trust.choosing import write_choice
+    from sbac.trust.choice import write_choice
 
     if args.env is not None and args.tries is None:
         raise UserError("--env: only read with --try; the choice itself needs no environment")
@@ -90,7 +90,7 @@ def choose(
 
 def decided_last(run: "Run") -> "ChoiceRecord | None":
     """What the run's folder says which policy is taken."""
-    from sbac.trust.choosing import read_choice
+    from sbac.trust.choice import read_choice
 
     assert run.folder is not None
     return read_choice(run.folder, run.policies)
@@ -111,7 +111,7 @@ def show(choice: "Choice", as_lines: bool = False) -> None:
 def _try(run: "Run", choice: "ChoiceRecord", tries: int, environment: str | None) -> int:
     from sbac.evaluation.evaluate_run import own_environment
     from sbac.text import counted
-    from sbac.trust.choosing import policy_of, write_choice
+    from sbac.trust.choice import policy_of, write_choice
     from sbac.trust.describe import trials_text
     from sbac.trust.trials import try_policies
 

@@ -19,7 +19,7 @@ from sbac.report.page import Head, PageCell, PagePart, PageTable, Row, Section, 
 from sbac.runs import Run, policy_record
 from sbac.text import setting_text
 from sbac.trust.behaviour import behaviour_at, clone, compared_rows, departures
-from sbac.trust.choosing import LOG, CandidateRecord, ChoiceRecord, LogRecord, policy_of
+from sbac.trust.choice import LOG, CandidateRecord, ChoiceRecord, LogRecord, policy_of
 from sbac.trust.describe import basis, decimals, episode_text, log_text, logged_text
 from sbac.trust.log import Acts, JudgedLog
 

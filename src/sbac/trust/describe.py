@@ -6,7 +6,7 @@ from contextlib import suppress
 import numpy as np
 
 from sbac.text import counted, number, text_table, within
-from sbac.trust.choosing import LOG, CandidateRecord, Choice, LogRecord
+from sbac.trust.choice import LOG, CandidateRecord, Choice, LogRecord
 from sbac.trust.estimators import ALWAYS, ESTIMATORS
 from sbac.trust.trials import Tried
 
