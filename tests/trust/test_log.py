@@ -21,13 +21,13 @@ def two_episodes(**changes):
 
 
 def test_discounted_sums_run_to_the_end_of_each_episode() -> None:
-    sums = discounted_sums(two_episodes(), 0.5)
+    sums = discounted_sums(data := two_episodes(), data.rewards, 0.5)
     np.testing.assert_allclose(sums, [1 + 1 + 0.75, 2 + 1.5, 3, 4 + 2.5, 5])
 
 
 def test_what_comes_behind_the_last_row_is_discounted_too() -> None:
     after = np.array([0.0, 0.0, 0.0, 0.0, 8.0])
-    np.testing.assert_allclose(discounted_sums(two_episodes(), 0.5, after)[3:], [4 + 0.5 * 9, 5 + 4])
+    np.testing.assert_allclose(discounted_sums(data := two_episodes(), data.rewards, 0.5, after)[3:], [4 + 0.5 * 9, 5 + 4])
 
 
 def test_discounted_sums_of_episodes_of_many_lengths() -> None:
@@ -38,7 +38,7 @@ def test_discounted_sums_of_episodes_of_many_lengths() -> None:
     for first, stop in data.episodes:
         for row in reversed(range(first, stop)):
             want[row] = data.rewards[row] + (0.9 * want[row + 1] if row + 1 < stop else 0.0)
-    np.testing.assert_allclose(discounted_sums(data, 0.9), want, rtol=1e-6)
+    np.testing.assert_allclose(discounted_sums(data, data.rewards, 0.9), want, rtol=1e-6)
 
 
 def test_rows_that_a_time_limit_ended_are_left_out() -> None:
@@ -52,7 +52,7 @@ def test_the_bellman_equation_holds_in_the_networks_units() -> None:
     """q = (Q - centre) / spread of the log's own returns solves q = r' + gamma m q' where Q = r + gamma m Q'."""
     data = two_episodes(terminals=np.array([0, 0, 1, 0, 1], bool), timeouts=np.zeros(5, bool))
     log = read_log(data, 0.9)
-    q = (discounted_sums(data, 0.9) - log.units.centre) / log.units.spread
+    q = (discounted_sums(data, data.rewards, 0.9) - log.units.centre) / log.units.spread
     t = log.transitions
     ahead = np.append(q[1:], 0.0)
     np.testing.assert_allclose(q, np.asarray(t.rewards) + 0.9 * np.asarray(t.going_on) * ahead, atol=1e-5)

@@ -116,7 +116,7 @@ def check_sizes(log: JudgedLog, policy: Policy) -> None:
         raise UserError(f"data {log.data.name}: (observations, actions) are {have}; the run's policies expect {want}")
 
 
-DIVERGED = Estimate(*(math.nan,) * 10, warnings=["its training has diverged"], diagnostics=Facts())
+DIVERGED = Estimate(*(math.nan,) * 10, warnings=["its training has diverged"], watched=[], diagnostics=Facts())
 """Of a policy whose networks are no longer numbers."""
 
 

@@ -86,7 +86,7 @@ class Evidence:
     """By quantity, one number for each replicate or member: their mean is what it says, their spread how sure it is.
 
     gain: J(p) less the log's value, its mean discounted return. log: that value. episode: what a whole episode earns,
-    undiscounted.
+    undiscounted. rate of ...: by how much the rate of what is watched (`sbac.trust.watching`) is larger than the log's.
     """
     diagnostics: Mapping[str, float] = field(default_factory=dict[str, float])
     """What the warnings and the reader need besides, by names that no other estimator uses."""
