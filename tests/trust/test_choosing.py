@@ -159,7 +159,7 @@ def test_a_choice_has_what_the_contract_names(choice, trained) -> None:
     first = choice.table[0]
     assert first["label"] == choice.label == choice.best.config["label"]
     names = {"label", "alpha", "seed", "value", "low", "high", "gain", "gain_low", "gain_high", "warnings", "set_aside"}
-    assert set(first) == names | {"episode", "episode_low", "episode_high"}
+    assert set(first) == names | {"episode", "episode_low", "episode_high", "watched"}
     assert {row["alpha"] for row in choice.table} == {0.5, 2.0, None}
     for row in choice.table:
         assert (row["gain_low"] is None) == bool(row["warnings"])

@@ -24,7 +24,8 @@ def add(commands: Commands) -> None:
         "are kept in RUN/trials.jsonl, and trying goes on from there. Of several runs, the first one's folder holds "
         "both, and its preset is taken where the estimates cannot tell.",
         epilog="examples: sbac select runs/demo\n          sbac select runs/sbac runs/iql\n"
-        "          sbac select runs/demo --try 20 --env hopper-medium-v2",
+        "          sbac select runs/demo --try 20 --env hopper-medium-v2\n"
+        "          sbac select runs/mine --watch 'glucose < 70' --ends 'glucose < 40 or glucose > 500'",
     )
     parser.add_argument("targets", nargs="+", metavar="RUN", help="a run's folder")
     parser.add_argument("--data", metavar="D", help="the log to judge on (default: the one that the run learned from)")
@@ -38,6 +39,15 @@ def add(commands: Commands) -> None:
         help="estimators beside fitted Q evaluation: model, a learned model, and weighted, which is about p.sample "
         "(default: model; none is faster and gives fewer warnings)",
     )
+    parser.add_argument(
+        "--watch",
+        nargs="+",
+        default=[],
+        metavar="COLUMN|RULE",
+        help="evaluate these beside the reward: a column, a bad thing such as 'glucose < 70', or end (episodes that "
+        "end early, watched wherever a log has ends)",
+    )
+    parser.add_argument("--ends", metavar="RULE", help="when an episode ends: 'height < 0.8 or abs(angle) > 1'")
     parser.add_argument("--try", type=int, metavar="N", dest="tries", help="play N episodes, and let them decide")
     parser.add_argument("--env", metavar="ID", help="where to play them (default: the run's task)")
     parser.add_argument("--json", action="store_true", help="one JSON line per policy instead of a table")
@@ -57,7 +67,7 @@ def _select(args: argparse.Namespace) -> int:
     record = None if args.tries is None else decided_last(runs[0])  # trying goes on where it stopped
     if record is None:
         data = None if args.data is None else load_log(args.data, args)
-        choice = choose(runs, data, args.effort, args.seed, args.beside)
+        choice = choose(runs, data, args.effort, args.seed, args.beside, args.watch, args.ends)
         show(choice, args.json)  # before it is written: where that fails, the estimates are not lost
         record = choice.record
         write_choice(Path(args.targets[0]), record, choice.clone)
@@ -70,6 +80,8 @@ def choose(
     effort: str | None = None,
     seed: int = 0,
     beside: Sequence[str] = ("model",),
+    watch: Sequence[str] = (),
+    ends: str | None = None,
 ) -> "Choice":
     """Selects with a progress bar."""
     from sbac.progress import Progress
@@ -85,7 +97,7 @@ def choose(
         bar.reach(done)
 
     with Progress() as bar:
-        return select(runs, data, effort=effort, seed=seed, beside=beside, progress=reached)
+        return select(runs, data, effort=effort, seed=seed, beside=beside, progress=reached, watch=watch, ends=ends)
 
 
 def decided_last(run: "Run") -> "ChoiceRecord | None":

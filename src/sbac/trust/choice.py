@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from sbac.errors import UserError
 from sbac.policy import Policy
 from sbac.records import Settings, as_json, parse
 from sbac.runs import Run, policy_record, read_policy
+from sbac.trust.watching import WatchedRate
 
 PESSIMISM = 0.5
 """Of the model's members: how many of their standard deviations a promise lies below their mean. Found on development
@@ -47,6 +48,8 @@ class CandidateRecord:
     diagnostics: Mapping[str, float] = field(default_factory=dict[str, float])
     policy: str | None = None
     """The hash of the policy."""
+    watched: list[WatchedRate] = field(default_factory=list[WatchedRate])
+    """What is watched beside the return."""
 
     @property
     def promise(self) -> float:
@@ -85,6 +88,27 @@ class LogRecord:
     """The discounted returns of its episodes, whose mean is `value`, from the least to the largest: 100 quantiles."""
     learned_elsewhere: list[str] = field(default_factory=list[str])
     """The names of the logs that policies learned from, where they are others than this one."""
+    steps: int = 1_000
+    """Of a whole episode, at most: what a promise is about."""
+    episode_deviation: float = 0.0
+    """The standard deviation of what its episodes earn, undiscounted."""
+    notes: list[str] = field(default_factory=list[str])
+    """What was done to it before it was judged."""
+    warnings: list[str] = field(default_factory=list[str])
+    """What about it misleads."""
+    suggested_end: str | None = None
+    """A rule that tells its ends from its other rows, where one column does."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """By how much an episode of the policy earns more than one of the log, undiscounted, with its 90 % interval."""
+
+    gain: float
+    low: float
+    high: float
+    percent: float | None
+    """The gain in percent of what the log's episodes earn; None where that is not clearly away from 0."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +131,9 @@ class Choice:
     could tell it from the preset's. reason: why it was taken, in a sentence. table: a dictionary for each policy, best
     first: label, alpha, seed, value, low, high, gain, gain_low, gain_high, episode, episode_low, episode_high (whole
     episodes, undiscounted; None: no interval), warnings, set_aside. log: the log's mean discounted return, by which
-    values are larger than gains. log_row: the log as a row of the table. candidates: the rows with all diagnostics.
+    values are larger than gains. log_row: the log as a row of the table. promise: what is promised of the policy, for a
+    whole episode; None where nothing can be. watched: a dictionary for each thing that is watched, under the policy:
+    name, kind, log, rate, low, high, worse. candidates: the rows with all diagnostics.
     """
 
     def __init__(self, best: Any, record: ChoiceRecord, clone: Policy) -> None:
@@ -117,8 +143,11 @@ class Choice:
 
     @property
     def table(self) -> list[dict[str, Any]]:
-        shown = ("label", "alpha", "seed", *NUMBERS, "warnings", "set_aside")
-        rows = [{"alpha": row.setting.get("alpha"), **vars(row)} for row in self.candidates]
+        shown = ("label", "alpha", "seed", *NUMBERS, "warnings", "set_aside", "watched")
+        rows = [
+            {"alpha": row.setting.get("alpha"), **vars(row), "watched": [asdict(each) for each in row.watched]}
+            for row in self.candidates
+        ]
         return [{name: row[name] for name in shown} for row in rows]
 
     @property
@@ -129,12 +158,29 @@ class Choice:
         return {"label": LOG, **numbers}
 
     @property
+    def promise(self) -> Promise | None:
+        return promise_of(self.candidates[0], self.record.log)
+
+    @property
+    def watched(self) -> list[dict[str, Any]]:
+        return self.table[0]["watched"]
+
+    @property
     def warnings(self) -> list[str]:
         """Of the policy that is taken."""
         return self.candidates[0].warnings
 
     def __repr__(self) -> str:
         return f"Choice({self.label!r}: {self.reason})"
+
+
+def promise_of(row: CandidateRecord, log: LogRecord) -> Promise | None:
+    """What is promised of a policy; None without an estimate of whole episodes that can be believed."""
+    if row.episode is None or row.episode_low is None or row.episode_high is None:
+        return None
+    gain, low, high = (number - log.episode for number in (row.episode, row.episode_low, row.episode_high))
+    percent = 100 * gain / abs(log.episode) if abs(log.episode) > log.episode_deviation else None
+    return Promise(gain, low, high, percent)
 
 
 def policy_of(run: Run, candidate: CandidateRecord) -> Policy:

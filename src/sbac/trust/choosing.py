@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbac.data import Dataset
-from sbac.errors import UserError, not_negative
+from sbac.errors import UserError, listed, not_negative
 from sbac.policy import Policy
 from sbac.records import Settings
 from sbac.runs import Run
@@ -40,12 +40,20 @@ from sbac.trust.contenders import (
     read_runs,
 )
 from sbac.trust.deciding import decide
+from sbac.trust.ending import contradictions, suggested_end
 from sbac.trust.estimates import Estimate, judge
 from sbac.trust.estimators import BESIDE
 from sbac.trust.evidence import Effort, Facts, OnProgress, Question, find_effort
 from sbac.trust.fitting import fit
 from sbac.trust.log import JudgedLog, read_log
 from sbac.trust.model import episode_returns
+
+try:  # until it is merged
+    from sbac.data.misleading import misleading  # pyright: ignore
+except ImportError:
+
+    def misleading(data: Dataset) -> list[str]:
+        return []
 
 
 def select(
@@ -56,6 +64,8 @@ def select(
     seed: int = 0,
     beside: Sequence[str] = BESIDE,
     progress: OnProgress | None = None,
+    watch: Sequence[str] = (),
+    ends: str | None = None,
 ) -> Choice:
     """Ranks policies without an environment, and takes one.
 
@@ -67,12 +77,17 @@ def select(
     beside: the estimators that judge them beside fitted Q evaluation; their disagreement widens the intervals. "model"
         is a learned model, "weighted" makes the weighted estimates, where the effective sample size allows.
     progress: is told what is being done, how far it is, and how far it goes.
+    watch: what is evaluated beside the reward: columns, rules such as "glucose < 70", which count as bad things, and
+        "end", the episodes that end early, which is watched wherever a log has ends.
+    ends: when an episode ends, as a rule of the state that follows: "height < 0.8 or abs(angle) > 1".
     """
     not_negative("seed", seed)
+    watch = listed("watch", watch)
     judged = read_runs(run)
     runs = [each for each in judged if isinstance(each, Run)]
     preset = preset_setting(runs[0].record) if runs else {}
-    log = read_log(log_of(runs, data), max((discount_of(each.record) for each in runs), default=0.99))
+    data = log_of(runs, data, watch)
+    log = read_log(data, max((discount_of(each.record) for each in runs), default=0.99), watch, ends)
     presets = {default_effort(each.record) for each in runs}
     spent = find_effort(("full" if "full" in presets else "quick") if effort is None else effort)
     question = Question(log, [], spent, seed, progress)
@@ -88,7 +103,12 @@ def select(
     label, decided, reason = decide(candidates, preset, [row for row in first if row.label != CLONE])
     candidates.sort(key=lambda row: (row.label != label, row.set_aside, -row.promise))
     best = next(each.policy for each in judged if each.label == label)
-    logged = replace(log_record(log, question.once(fit).returns), learned_elsewhere=learned_elsewhere(runs, log.data))
+    logged = replace(
+        log_record(log, question.once(fit).returns),
+        learned_elsewhere=learned_elsewhere(runs, log),
+        warnings=[*misleading(data), *([] if ends is None else contradictions(data, ends))],
+        suggested_end=suggested_end(data) if ends is None else None,
+    )
     record = ChoiceRecord(CHOICE_FORMAT, label, decided, reason, logged, log.discount, candidates)
     return Choice(best, record, clone)
 
@@ -136,17 +156,23 @@ def candidate_record(
         set_aside=bool(estimate.warnings),
         diagnostics=finite(estimate.diagnostics),
         policy=policy,
+        watched=estimate.watched,
     )
 
 
 def log_record(log: JudgedLog, returns: NDArray[np.float64]) -> LogRecord:
     lengths, ended = np.diff(log.data.episodes, axis=1), log.data.terminals[log.data.episodes[:, 1] - 1]
+    earned = episode_returns(log)
+    cut = f"few episodes: the log is judged in {log.episodes} blocks of about {log.block} steps, each as an episode"
     return LogRecord(
         log.data.name,
-        log.data.hash,
+        log.hash,
         float(returns.mean()),
-        float(episode_returns(log).mean()),
+        float(earned.mean()),
         float(lengths.mean()),
         float(ended.mean()),
         np.quantile(returns, np.linspace(0, 1, 100)).tolist(),
+        steps=log.longest,
+        episode_deviation=float(earned.std()),
+        notes=[*log.data.notes, *[cut] * bool(log.block)],
     )

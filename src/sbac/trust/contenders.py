@@ -8,12 +8,15 @@ from typing import NamedTuple
 from sbac.algorithms import find
 from sbac.config import fields_of
 from sbac.data import Dataset, load
+from sbac.data.naming import ColumnMap
+from sbac.data.rules import names_in
 from sbac.errors import UserError
 from sbac.evaluation.rollout import Acts
 from sbac.policy import Policy
 from sbac.records import Setting
 from sbac.runs import Run, RunRecord, policy_file, policy_setting
 from sbac.trust.choice import CLONE, label_of
+from sbac.trust.log import JudgedLog
 
 Judged = Run | str | Path | Acts
 """A run or its folder, a policy, or a function from observations to actions, both in the environment's units."""
@@ -109,13 +112,17 @@ def default_effort(record: RunRecord) -> str:
     return "quick" if record.preset == "quick" else "full"
 
 
-def log_of(runs: Sequence[Run], data: Dataset | str | None) -> Dataset:
-    """The log that the policies are judged on: the one that is named, or the one that all runs learned from."""
+def log_of(runs: Sequence[Run], data: Dataset | str | None, watch: Sequence[str] = ()) -> Dataset:
+    """The log that the policies are judged on: the one that is named, or the one that all runs learned from.
+
+    What `watch` names of its file's columns comes with it.
+    """
+    extras = {"extras": [name for text in watch for name in names_in(text)]} if watch else None
     if data is not None:
-        return load(data)
+        return load(data, columns=extras)
     if not runs:
         raise UserError("policies that come from no run have no log; name one (data=)")
-    log = own_log(runs[0])
+    log = own_log(runs[0], extras)
     for run in runs[1:]:
         if run.record.data is None or run.record.data.hash != log.hash:
             raise UserError(
@@ -125,7 +132,7 @@ def log_of(runs: Sequence[Run], data: Dataset | str | None) -> Dataset:
     return log
 
 
-def own_log(run: Run) -> Dataset:
+def own_log(run: Run, columns: ColumnMap | None) -> Dataset:
     """The log that a run learned from, by the path that it was given; its hash tells that it is the same."""
     where, learned = run.folder or "the run", run.record.data
     if learned is None:
@@ -134,7 +141,7 @@ def own_log(run: Run) -> Dataset:
     sources: list[str] = [*(run.record.paths or []), learned.name]
     for source in dict.fromkeys(sources):
         try:
-            log = load(source)
+            log = load(source, columns=columns)
         except UserError as error:
             problem = problem or f"its log {source!r} is not found ({error})"
             continue
@@ -144,7 +151,7 @@ def own_log(run: Run) -> Dataset:
     raise UserError(f"{where}: {problem}; name it with --data")
 
 
-def learned_elsewhere(runs: Sequence[Run], log: Dataset) -> list[str]:
+def learned_elsewhere(runs: Sequence[Run], log: JudgedLog) -> list[str]:
     """The names of the logs that the runs learned from, as far as they are others."""
     learned = [run.record.data for run in runs if run.record.data is not None]
     return list(dict.fromkeys(data.name for data in learned if data.hash != log.hash))

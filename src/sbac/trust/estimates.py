@@ -9,7 +9,7 @@ import numpy as np
 
 from sbac.data import Dataset, load
 from sbac.errors import UserError, not_negative, unknown
-from sbac.trust.doubts import doubts, student
+from sbac.trust.doubts import doubts, episode_goes_beyond, student
 from sbac.trust.estimators import ALWAYS, ESTIMATORS
 from sbac.trust.evidence import Effort, Facts, Question, facts_of, find_effort
 from sbac.trust.log import Acts, read_log
@@ -112,15 +112,20 @@ def conclude(facts: Facts, learned: bool = False, watches: Sequence[Watched] = (
     fewest = min((count for name, count in facts.items() if name.endswith("_episode_draws")), default=math.nan)
     episode_half = math.hypot(student(fewest) * episode.deviation, episode.apart, UNKNOWN * episode_unit)
     warnings = doubts(facts)
+    deduction = episode_half + OPTIMISM * facts["distance"] * episode_unit
     if warnings:
-        gain_half = value_half = episode_half = math.inf
-    watched = [watched_rate(each, facts, learned, not warnings, gain.mean) for each in watches]
-    episode_low = episode.mean - episode_half - OPTIMISM * facts["distance"] * episode_unit
+        gain_half = value_half = math.inf
+        mean, low, high = math.nan if episode_goes_beyond(facts) else episode.mean, -math.inf, math.inf
+    else:  # within what can be
+        possible = facts.get("lowest_episode", -math.inf), facts.get("highest_episode", math.inf)
+        mean, low, high = np.clip(episode.mean + np.array([0.0, -deduction, episode_half]), *possible).tolist()
     return Estimate(
         value, value - value_half - optimism, value + value_half,
         gain.mean, gain.mean - gain_half - optimism, gain.mean + gain_half,
-        episode.mean, episode_low, episode.mean + episode_half, episode.deviation,
-        warnings, watched, Facts(facts, optimism=optimism),
+        mean, low, high, episode.deviation,
+        warnings,
+        [watched_rate(each, facts, learned, not warnings, gain.mean) for each in watches],
+        Facts(facts, optimism=optimism),
     )  # fmt: skip
 
 

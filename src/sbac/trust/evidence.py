@@ -105,8 +105,14 @@ def facts_of(log: JudgedLog, evidence: Mapping[str, Evidence]) -> Facts:
     The draws of a quantity become three numbers, such as model_gain, model_gain_spread and model_gain_draws.
     """
     low, high = log.bounds
+    lowest_episode, highest_episode = log.episode_bounds
     facts = Facts(
-        episodes=log.episodes, return_deviation=float(log.returns.std()), lowest_possible=low, highest_possible=high
+        episodes=log.episodes,
+        return_deviation=float(log.returns.std()),
+        lowest_possible=low,
+        highest_possible=high,
+        lowest_episode=lowest_episode,
+        highest_episode=highest_episode,
     )
     for name, said in evidence.items():
         facts.update(said.diagnostics)

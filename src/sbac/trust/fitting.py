@@ -95,8 +95,8 @@ def evidence(question: Question) -> list[Evidence]:
             "missed": missed,  # the log's own value by the same networks, less its mean return
             "log": float(fitted.returns.mean()),
         }
-        changes = dict(zip(watches, (fitted.rates[number] - fitted.rates[0]).T, strict=True))
-        watched = {each.quantity: changed for each, changed in changes.items()}
+        changes = (fitted.rates[number] - fitted.rates[0]).T
+        watched = {each.quantity: change for each, change in zip(watches, changes, strict=True)}
         said.append(Evidence({"gain": gains[-1], "log": fitted.logged} | watched, diagnostics | missed_by_name))
     return said
 

@@ -22,8 +22,10 @@ from sbac.trust.watching import Watched, watched_things
 
 FEWEST_EPISODES = 20
 """Below, resampling whole episodes says little about other episodes: a log of fewer is cut into blocks."""
-BLOCKS, SHORTEST_BLOCK, LONGEST_BLOCK = 40, 10, 1_000
-"""How many blocks a log of few episodes is cut into, and the steps that one has at least and at most."""
+LONGEST = 1_000
+"""Steps that a whole episode has at most: of a log that never ends the beginning must do."""
+BLOCKS, SHORTEST_BLOCK = 40, 10
+"""How many blocks a log of few episodes is cut into, and the steps that one has at least."""
 Floats = NDArray[np.floating[Any]]
 
 
@@ -114,6 +116,20 @@ class JudgedLog:
         low, high = (min(low, 0.0), max(high, 0.0)) if ends else (low, high)
         return low / (1 - self.discount), high / (1 - self.discount)
 
+    @property
+    def longest(self) -> int:
+        """The steps of a whole episode: those of the log's longest one, and at most `LONGEST`."""
+        return min(int(np.diff(self.data.episodes, axis=1).max()), LONGEST)
+
+    @property
+    def episode_bounds(self) -> tuple[float, float]:
+        """The least and the most that a whole episode can earn, given the log's rewards and its longest one."""
+        low, high = float(self.data.rewards.min()), float(self.data.rewards.max())
+        lengths = np.diff(self.data.episodes, axis=1)
+        if lengths.min() < lengths.max():  # a shorter one earns less, or costs less
+            low, high = min(low, 0.0), max(high, 0.0)
+        return self.longest * low, self.longest * high
+
     def own_actions(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """The log's actions after each row of `transitions`, and at the start of each episode."""
         actions = self.units.actions(self.data.actions)
@@ -189,7 +205,7 @@ def read_log(data: Dataset, discount: float, watch: Sequence[str] = (), ends: st
 
 def block_length(data: Dataset) -> int:
     """The steps of the blocks that a log of few episodes is cut into; 0 of a log with enough of them."""
-    steps = int(np.clip(len(data) // BLOCKS, SHORTEST_BLOCK, LONGEST_BLOCK))
+    steps = int(np.clip(len(data) // BLOCKS, SHORTEST_BLOCK, LONGEST))
     long = bool((np.diff(data.episodes, axis=1) >= 2 * steps).any())
     return steps if long and len(data.episodes) < FEWEST_EPISODES else 0
 

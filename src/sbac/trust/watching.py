@@ -83,3 +83,18 @@ def watched_things(data: Dataset, watch: Sequence[str]) -> list[Watched]:
         ended = data.terminals[data.episodes[:, 1] - 1].astype(np.float64)
         things.append(Watched(END, "end", data.terminals.astype(np.float32), ended, float(ended.mean())))
     return things
+
+
+def watched_draws(
+    watches: Sequence[Watched],
+    sums: NDArray[np.float64],
+    steps: NDArray[np.float64],
+    ended: NDArray[np.float64],
+) -> dict[str, NDArray[np.float64]]:
+    """What an estimator that follows whole episodes says: draws by quantity.
+
+    sums: (draws, columns), of the columns and rules in an episode. steps: (draws,), those that were summed over. ended:
+    (draws,), the share of the episodes that end early.
+    """
+    rates = iter(sums.T / steps)
+    return {each.quantity: (ended if each.kind == "end" else next(rates)) - each.rate for each in watches}
