@@ -1,5 +1,7 @@
 """Rules of the end: what a user gives, what speaks against it, and what a log suggests."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -48,7 +50,7 @@ def test_a_magnitude_is_suggested() -> None:
     rng = np.random.default_rng(0)
     angle = rng.uniform(-1, 1, 4_000)
     ended = np.abs(angle) > 0.9
-    columns = {"actions": np.zeros((4_000, 1)), "rewards": np.ones(4_000), "terminals": ended}
+    columns: dict[str, Any] = {"actions": np.zeros((4_000, 1)), "rewards": np.ones(4_000), "terminals": ended}
     data = sbac.Dataset(rng.normal(size=(4_000, 1)), next_observations=angle[:, None], timeouts=~ended, **columns)
     text = suggested_end(data)
     assert text is not None and text.startswith("abs(o0) > 0.9")

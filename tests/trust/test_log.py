@@ -1,5 +1,7 @@
 """The log as the estimators read it: returns, units, resampling."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -94,7 +96,7 @@ def test_bad_input_is_named() -> None:
 
 def long_log(rows: int, episodes: int = 1, **changes) -> sbac.Dataset:
     rng = np.random.default_rng(0)
-    columns = {"observations": rng.normal(size=(rows, 2)), "actions": rng.uniform(-1, 1, (rows, 1))}
+    columns: dict[str, Any] = {"observations": rng.normal(size=(rows, 2)), "actions": rng.uniform(-1, 1, (rows, 1))}
     columns |= {"rewards": np.arange(rows) % 7 - 2.0, "terminals": np.zeros(rows, bool)}
     columns["timeouts"] = np.arange(1, rows + 1) % (rows // episodes) == 0
     return sbac.Dataset(**(columns | changes), extras={"x": np.arange(rows)})

@@ -15,7 +15,7 @@ from sbac.trust.log import read_log
 from sbac.trust.watching import watched_draws, watched_things
 from truth.logged import PLACES, Table
 
-from .test_estimates import SMALL, sound
+from .test_estimates import GAINS, LOGGED, SMALL, sound
 
 RULES, END_STATE = ("o4 > 0.5", "abs(a0) < 0.5 and o0 < 0.5"), 2
 
@@ -83,7 +83,7 @@ def test_without_anything_watched_the_fits_are_what_they_were() -> None:
 
 
 def small_log(**changes) -> sbac.Dataset:
-    columns = {
+    columns: dict[str, Any] = {
         "observations": np.arange(12.0).reshape(6, 2),
         "actions": np.linspace(-1, 1, 6)[:, None],
         "rewards": np.arange(6.0),
@@ -140,21 +140,21 @@ def test_what_whole_episodes_say() -> None:
 def said(change: float, spread: float = 0.01, **others: float):
     """Facts in which one estimator tells the change of `x > 4`."""
     rate = {"fitted_rate of x > 4": change, "fitted_rate of x > 4_spread": spread, "fitted_rate of x > 4_draws": 3}
-    return sound(**rate, **others)
+    return sound(LOGGED, GAINS, **rate, **others)
 
 
 def test_the_interval_of_a_rate_and_what_is_worse() -> None:
     rule = watched_things(small_log(), ["x > 4"])[0]  # 4 of 6 steps; 0 and 1 of the episodes'
     given = conclude(said(0.05), watches=[rule]).watched[0]
-    assert given.rate == pytest.approx(4 / 6 + 0.05) and given.low == pytest.approx(given.rate - 2.919986 * 0.01)
+    assert (given.rate, given.low) == pytest.approx((4 / 6 + 0.05, 4 / 6 + 0.05 - 2.919986 * 0.01))
     wider = conclude(said(0.05, **{"missed rate of x > 4": 0.03}), learned=True, watches=[rule]).watched[0]
+    assert given.rate is not None and wider.rate is not None
     half = np.hypot(np.hypot(2.919986 * 0.01, 0.03), 0.2 * rule.rates.std())
     assert wider.low == pytest.approx(wider.rate - half) and wider.high == pytest.approx(wider.rate + half)
     assert [conclude(said(change), watches=[rule]).watched[0].worse for change in (0.05, 0.15)] == [False, True]
-    worse = said(0.15)
     assert not conclude(said(0.15, fitted_gain=-1.0), watches=[rule]).watched[0].worse
     column = dataclasses.replace(rule, kind="column")
-    assert not conclude(worse, watches=[column]).watched[0].worse
+    assert not conclude(said(0.15), watches=[column]).watched[0].worse
     beyond = conclude(said(9.0), watches=[rule]).watched[0]
     assert beyond.rate == beyond.high == 1.0
     warned = conclude(said(0.05, reach=3.5), watches=[rule]).watched[0]
