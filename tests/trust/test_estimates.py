@@ -234,10 +234,10 @@ def test_nothing_is_promised_that_cannot_be() -> None:
     for scale in (1e-6, 1.0, 1e6):
         said = {"model_episode": 58.0 * scale, "model_episode_spread": 4.0 * scale, "model_episode_draws": 5}
         bounds = {"lowest_episode": -60.0 * scale, "highest_episode": 60.0 * scale}
-        estimate = conclude(sound(**said, **bounds))
+        estimate = conclude(sound(LOGGED, GAINS, **said, **bounds))
         assert estimate.episode_high == 60.0 * scale and estimate.episode_low > 0
         for episode in (70.0, -70.0):
-            beyond = conclude(sound(**said | {"model_episode": episode * scale}, **bounds))
+            beyond = conclude(sound(LOGGED, GAINS, **said | {"model_episode": episode * scale}, **bounds))
             assert math.isnan(beyond.episode) and not beyond.has_interval
 
 

@@ -61,9 +61,7 @@ def test_rates_of_a_tabular_world() -> None:
     *watched, end = estimate.watched
     assert [each.name for each in estimate.watched] == [*RULES, "end"] and end.rate is None  # which the model tells
     for each, change in zip(watched, policy - mu, strict=True):
-        assert each.rate is not None and each.low is not None and each.high is not None
-        assert each.rate - each.log == pytest.approx(change, abs=0.03)
-        assert each.low <= each.rate <= each.high
+        assert each.rate is not None and each.rate - each.log == pytest.approx(change, abs=0.02)
 
 
 def test_discounted_sums_as_rates() -> None:
