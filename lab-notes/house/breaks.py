@@ -81,7 +81,7 @@ BREAKS: dict[int, tuple[str, str, str, str]] = {  # file, code, broken code, tes
         "tests/trust/test_model.py",
     ),
     17: (
-        "trust/choosing.py",
+        "trust/deciding.py",
         "if not candidate.set_aside]",
         "if True]",
         "tests/trust/test_choosing.py",

@@ -36,14 +36,8 @@ def measure(results: Path, cell: CellRecord, effort_name: str | None) -> list[di
     import jax
 
     from sbac.runs import Run
-    from sbac.trust.choosing import (
-        contenders,
-        default_effort,
-        discount_of,
-        judged_candidates,
-        log_of,
-        preset_setting,
-    )  # fmt: skip
+    from sbac.trust.choosing import judged_candidates
+    from sbac.trust.contenders import contenders, default_effort, discount_of, log_of, preset_setting
     from sbac.trust.evidence import Question, find_effort
     from sbac.trust.log import read_log
 
@@ -148,7 +142,7 @@ def choices(rows: list[dict[str, Any]], each_seed: bool = True) -> list[Chosen]:
 
     The oracle chooses on the first half of the episodes; everything is scored on the second.
     """
-    from sbac.trust.choosing import decide, usual_candidate
+    from sbac.trust.deciding import decide, usual_candidate
 
     found: list[Chosen] = []
     for task, seed in sorted({(row["data"], row["seed"] if each_seed else None) for row in rows}):
@@ -200,7 +194,7 @@ def against(rows: list[dict[str, Any]], rivals: Sequence[CellRecord], developed_
     from sbac.lab.naming import collect
     from sbac.lab.tables import score_tables
     from sbac.text import within
-    from sbac.trust.choosing import decide
+    from sbac.trust.deciding import decide
 
     ours: dict[str, list[float]] = {}
     for task, seed in sorted({(row["data"], row["seed"]) for row in rows}):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sbac.runs import Run as Run
     from sbac.training.online.train import train_online as train_online
     from sbac.training.train import train as train
-    from sbac.trust.choosing import Choice as Choice
+    from sbac.trust.choice import Choice as Choice
     from sbac.trust.choosing import select as select
     from sbac.trust.estimates import fqe as fqe
 
@@ -45,7 +45,7 @@ _HOMES = {
     "train": "sbac.training.train",
     "fqe": "sbac.trust.estimates",
     "select": "sbac.trust.choosing",
-    "Choice": "sbac.trust.choosing",
+    "Choice": "sbac.trust.choice",
 }
 __all__ = [*_HOMES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 

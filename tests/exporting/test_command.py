@@ -10,7 +10,7 @@ from sbac import cli
 from sbac.files import write_json
 from sbac.policy import Policy
 from sbac.runs import Run
-from sbac.trust.choosing import CHOICE_FORMAT, CandidateRecord, ChoiceRecord, LogRecord, write_choice
+from sbac.trust.choice import CHOICE_FORMAT, CandidateRecord, ChoiceRecord, LogRecord, write_choice
 from tests.exporting.policies import make_policy
 
 LABELS = ["alpha=1_seed=0", "alpha=2_seed=0"]

@@ -14,8 +14,9 @@ from sbac.records import Settings
 from sbac.report.card import build_card, largest, returns_picture
 from sbac.runs import DataRecord, Run, RunRecord, Watch
 from sbac.trust.behaviour import behaviour_at, clone, compared_rows, departures
-from sbac.trust.choosing import CHOICE_FORMAT, CandidateRecord, ChoiceRecord, LogRecord
+from sbac.trust.choice import CHOICE_FORMAT, CandidateRecord, ChoiceRecord, LogRecord
 from sbac.trust.log import read_log
+from sbac.trust.watching import WatchedRate
 from truth.logged import Linear
 
 LABEL = "alpha=2_seed=0"
@@ -76,6 +77,22 @@ def test_the_card_says_how_much_better_and_how_sure(run, log) -> None:
     assert "40 episodes" in page.text and "<log>" in page.text
     assert "gain by the learned model" in page.text
     assert "script" not in page.tags and "svg" in page.tags
+
+
+def test_the_card_promises_a_whole_episode_and_says_what_is_watched(run, log) -> None:
+    rule = WatchedRate("o0 < 1", "rule", 0.02, 0.053, 0.03, 0.076, True)
+    rates = [rule, WatchedRate("o1", "column", 5.0, None, None, None, False)]
+    record = choice(episode=44.0, episode_low=41.0, episode_high=47.0, watched=rates)
+    record = replace(record, log=replace(record.log, steps=50, notes=["cut into blocks"], warnings=["too few rows"]))
+    text = Words(build_card(run, log, record)).text
+    assert "better than the log by 4.00, with 90 % between 1.00 and 7.00" in text
+    assert "In returns of an episode of at most 50 steps, of which the log's mean is 40.00" in text
+    assert "The gain is +10 % of that" in text
+    assert "o0 < 1: the log 2.0 % of the steps, the policy 5.3 % [3.0 %, 7.6 %]" in text
+    assert "o1: the log 5.000 on average, no estimate for the policy" in text
+    assert text.count("the return rises, and so does what is watched") == 1
+    for words in ("cut into blocks", "The log: too few rows", "A hidden cause"):
+        assert words in text
 
 
 def test_the_first_row_is_the_log_and_its_value_is_the_one_behind_the_gain(run, log, monkeypatch) -> None:

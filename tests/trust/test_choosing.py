@@ -13,24 +13,22 @@ from sbac.cli.select import show
 from sbac.policy import Policy
 from sbac.report.card import build_card
 from sbac.trust.behaviour import behaviour_at, cloned
-from sbac.trust.choosing import (
+from sbac.trust.choice import (
     CLONE,
     Choice,
-    apart,
-    candidate_record,
-    decide,
-    log_of,
-    log_record,
+    LogRecord,
+    Promise,
     policy_of,
-    preset_setting,
+    promise_of,
     read_choice,
-    select,
-    usual_candidate,
     write_choice,
 )
-from sbac.trust.describe import choice_text
+from sbac.trust.choosing import candidate_record, log_record, select
+from sbac.trust.contenders import log_of, preset_setting
+from sbac.trust.deciding import apart, decide, usual_candidate
+from sbac.trust.describe import choice_text, promise_text
 from sbac.trust.estimates import conclude
-from sbac.trust.evidence import Effort, Question
+from sbac.trust.evidence import EFFORTS, Effort, Question
 from sbac.trust.log import read_log
 from sbac.trust.trials import read_trials
 from truth.logged import Table
@@ -49,6 +47,29 @@ def candidate(alpha, gains, optimism=0.0, **changes):
 def by_episode(alpha, episode, spread=0.0, gains=(1.0, 1.1, 1.0, 0.9)):
     """With what a whole episode earns by a model, and how far its members differ."""
     return candidate(alpha, gains, model_episode=episode, model_episode_spread=spread, episode_deviation=40.0)
+
+
+def logged(episode: float = 250.0, deviation: float = 40.0) -> LogRecord:
+    return LogRecord("log", "0", 5.0, episode, 100.0, 0.0, [5.0], steps=100, episode_deviation=deviation)
+
+
+def test_the_promise_is_a_whole_episodes_undiscounted_gain() -> None:
+    row = replace(by_episode(1.0, 300.0), episode_low=280.0, episode_high=330.0)
+    assert promise_of(row, logged()) == Promise(50.0, 30.0, 80.0, 20.0)
+    assert promise_text(row, logged()) == "promise: +50.0 [30.0, 80.0] (+20 %) an episode, where the log earns 250.0"
+    near_zero = promise_of(row, logged(episode=30.0))
+    assert near_zero is not None and near_zero.gain == 270.0 and near_zero.percent is None
+    below = promise_of(row, logged(episode=-500.0))
+    assert below is not None and below.percent == 160.0
+
+
+def test_without_an_estimate_of_whole_episodes_the_text_gives_the_discounted_gain() -> None:
+    assert promise_of(USUAL, logged()) is None
+    text = promise_text(USUAL, logged())
+    assert text.startswith("promise: none for a whole episode; the discounted gain is 1.000 [")
+    warned = candidate_record("x", 0, {}, conclude(sound(model_episode=300.0, reach=3.5)))
+    assert promise_of(warned, logged()) is None
+    assert promise_text(warned, logged()) == "promise: none; the warnings say why"
 
 
 LOW = candidate(0.25, [0.1, 0.2, 0.1, 0.2])
@@ -170,7 +191,7 @@ def test_a_choice_has_what_the_contract_names(choice, trained) -> None:
     first = choice.table[0]
     assert first["label"] == choice.label == choice.best.config["label"]
     names = {"label", "alpha", "seed", "value", "low", "high", "gain", "gain_low", "gain_high", "warnings", "set_aside"}
-    assert set(first) == names | {"episode", "episode_low", "episode_high"}
+    assert set(first) == names | {"episode", "episode_low", "episode_high", "watched"}
     assert {row["alpha"] for row in choice.table} == {0.5, 2.0, None}
     for row in choice.table:
         assert (row["gain_low"] is None) == bool(row["warnings"])
@@ -209,6 +230,40 @@ def test_episodes_that_end_early_are_counted() -> None:
     record = log_record(log, np.array([1.0, 2.0, 3.0, 6.0]))
     assert (record.value, record.episode, record.length, record.ends) == (3.0, 10.0, 10.0, 0.75)
     assert record.returns[0] == 1.0 and record.returns[-1] == 6.0 and len(record.returns) == 100
+
+
+def test_the_answer_says_what_is_watched_and_what_about_the_log_misleads(
+    trained, tmp_path, monkeypatch, capsys
+) -> None:
+    """From a file with a column that is neither state, action nor reward; one long episode."""
+    from sbac import cli
+
+    data, folder = trained[0], tmp_path / "run"
+    shutil.copytree(trained[1], folder)
+    columns = data.arrays() | {"timeouts": np.arange(len(data)) == len(data) - 1, "in_range": data.observations[:, 1]}
+    del columns["next_observations"]
+    np.savez(tmp_path / "log.npz", **columns)
+    monkeypatch.setitem(EFFORTS, "quick", TINY)
+    monkeypatch.setattr("sbac.trust.choosing.misleading", lambda data: [f"{len(data):,} rows mislead"])
+    words = ["select", str(folder), "--data", str(tmp_path / "log.npz"), "--ends", "o0 > 0.5"]
+    assert cli.main([*words, "--watch", "in_range", "o1 > 0.5 or o2 > 0.5", "end", "--beside"]) == 0
+    text = capsys.readouterr().out
+    shares = data.observations[:, 1].mean(), 100 * data.observations[:, 1:3].sum(1).mean()
+    assert f"watched: in_range: the log {shares[0]:.4f} on average, the policy " in text
+    assert f"watched: o1 > 0.5 or o2 > 0.5: the log {shares[1]:.1f} % of the steps, the policy " in text
+    assert "watched: end: the log 0.0 % of the episodes end early, no estimate for the policy" in text
+    assert "note: few episodes: the log is judged in 40 blocks of about 50 steps, each as an episode" in text
+    assert "warning: the log: 2,000 rows mislead" in text
+    true = int(data.observations[1:, 0].sum())
+    assert (
+        f"the rule of the end, o0 > 0.5, contradicts the log: it is true at {true} of 1,999 rows that went on" in text
+    )
+    assert "promise: none" in text and "a hidden cause" in text
+    record = read_choice(folder, trained[2].policies)
+    assert record is not None and [each.name for each in record.candidates[0].watched][0] == "in_range"
+    assert record.log.hash == sbac.load(tmp_path / "log.npz").hash
+    assert cli.main([*words, "--watch", "in_rang"]) == 2
+    assert "unknown column to watch 'in_rang'" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

@@ -134,6 +134,8 @@ def sound(logged=LOGGED, gains=GAINS, **changes: float) -> Facts:
         ("few episodes", {"episodes": 5}, "the log has 5 episodes"),
         ("beyond the rewards", {"largest": 11.0}, "values from 2 to 11 go beyond what the rewards allow, 0 to 10"),
         ("beyond the rewards", {"least": -2.0}, "beyond what the rewards allow"),
+        ("episode beyond the rewards", {"model_episode": 116.9, "lowest_episode": 0.0, "highest_episode": 60.0},
+         "a whole episode goes beyond what the log's rewards and its longest episode allow, 0 to 60"),
         ("still moving", {"moved": -0.3}, "still moving at the end of training, by -0.3"),
         ("misses the log", {"missed": 0.8}, "misses the log's own mean return"),
         ("far from the log", {"distance": 4.0, "reach": 9.0}, "acts 4.0 of the log's deviations"),
@@ -225,6 +227,18 @@ def test_a_whole_episode_has_an_interval_built_as_the_gains() -> None:
     warned = conclude(sound(**said, reach=3.5))
     assert warned.episode == 300 and (warned.episode_low, warned.episode_high) == (-math.inf, math.inf)
     assert math.isnan(conclude(sound()).episode_low)
+
+
+def test_nothing_is_promised_that_cannot_be() -> None:
+    """In whatever scale rewards are."""
+    for scale in (1e-6, 1.0, 1e6):
+        said = {"model_episode": 58.0 * scale, "model_episode_spread": 4.0 * scale, "model_episode_draws": 5}
+        bounds = {"lowest_episode": -60.0 * scale, "highest_episode": 60.0 * scale}
+        estimate = conclude(sound(LOGGED, GAINS, **said, **bounds))
+        assert estimate.episode_high == 60.0 * scale and estimate.episode_low > 0
+        for episode in (70.0, -70.0):
+            beyond = conclude(sound(LOGGED, GAINS, **said | {"model_episode": episode * scale}, **bounds))
+            assert math.isnan(beyond.episode) and not beyond.has_interval
 
 
 def test_unknown_names_are_named(table) -> None:

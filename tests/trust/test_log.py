@@ -1,5 +1,7 @@
 """The log as the estimators read it: returns, units, resampling."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -21,13 +23,14 @@ def two_episodes(**changes):
 
 
 def test_discounted_sums_run_to_the_end_of_each_episode() -> None:
-    sums = discounted_sums(two_episodes(), 0.5)
+    sums = discounted_sums(data := two_episodes(), data.rewards, 0.5)
     np.testing.assert_allclose(sums, [1 + 1 + 0.75, 2 + 1.5, 3, 4 + 2.5, 5])
 
 
 def test_what_comes_behind_the_last_row_is_discounted_too() -> None:
     after = np.array([0.0, 0.0, 0.0, 0.0, 8.0])
-    np.testing.assert_allclose(discounted_sums(two_episodes(), 0.5, after)[3:], [4 + 0.5 * 9, 5 + 4])
+    sums = discounted_sums(data := two_episodes(), data.rewards, 0.5, after)
+    np.testing.assert_allclose(sums[3:], [4 + 0.5 * 9, 5 + 4])
 
 
 def test_discounted_sums_of_episodes_of_many_lengths() -> None:
@@ -38,7 +41,7 @@ def test_discounted_sums_of_episodes_of_many_lengths() -> None:
     for first, stop in data.episodes:
         for row in reversed(range(first, stop)):
             want[row] = data.rewards[row] + (0.9 * want[row + 1] if row + 1 < stop else 0.0)
-    np.testing.assert_allclose(discounted_sums(data, 0.9), want, rtol=1e-6)
+    np.testing.assert_allclose(discounted_sums(data, data.rewards, 0.9), want, rtol=1e-6)
 
 
 def test_rows_that_a_time_limit_ended_are_left_out() -> None:
@@ -52,7 +55,7 @@ def test_the_bellman_equation_holds_in_the_networks_units() -> None:
     """q = (Q - centre) / spread of the log's own returns solves q = r' + gamma m q' where Q = r + gamma m Q'."""
     data = two_episodes(terminals=np.array([0, 0, 1, 0, 1], bool), timeouts=np.zeros(5, bool))
     log = read_log(data, 0.9)
-    q = (discounted_sums(data, 0.9) - log.units.centre) / log.units.spread
+    q = (discounted_sums(data, data.rewards, 0.9) - log.units.centre) / log.units.spread
     t = log.transitions
     ahead = np.append(q[1:], 0.0)
     np.testing.assert_allclose(q, np.asarray(t.rewards) + 0.9 * np.asarray(t.going_on) * ahead, atol=1e-5)
@@ -89,3 +92,36 @@ def test_bad_input_is_named() -> None:
         log.act(lambda x: np.zeros((len(x), 2)), log.data.observations)
     with pytest.raises(UserError, match="diverged"):
         log.act(lambda x: np.full((len(x), 1), np.nan), log.data.observations)
+
+
+def long_log(rows: int, episodes: int = 1, **changes) -> sbac.Dataset:
+    rng = np.random.default_rng(0)
+    columns: dict[str, Any] = {"observations": rng.normal(size=(rows, 2)), "actions": rng.uniform(-1, 1, (rows, 1))}
+    columns |= {"rewards": np.arange(rows) % 7 - 2.0, "terminals": np.zeros(rows, bool)}
+    columns["timeouts"] = np.arange(1, rows + 1) % (rows // episodes) == 0
+    return sbac.Dataset(**(columns | changes), extras={"x": np.arange(rows)})
+
+
+def test_a_log_of_few_episodes_is_cut_into_blocks() -> None:
+    data = long_log(4_000)
+    log = read_log(data, 0.9, ["x"])
+    assert (log.block, log.episodes, log.longest, log.hash) == (100, 40, 100, data.hash)
+    assert len(log.rows) == 4_000 - 40  # what follows a cut is not known
+    np.testing.assert_array_equal(log.watched[:, 0], log.rows)
+    assert resample(log, 2, 2, np.random.default_rng(0)).folds == 2
+    ended = long_log(4_000, 10, terminals=np.arange(1, 4_001) % 400 == 0, timeouts=np.zeros(4_000, bool))
+    log = read_log(ended, 0.9)
+    assert (log.block, log.episodes, int(log.data.terminals.sum())) == (100, 40, 10)
+
+
+def test_a_log_of_enough_episodes_or_too_few_rows_is_not_cut() -> None:
+    assert read_log(long_log(4_000, 20), 0.9).block == 0
+    few = read_log(long_log(19, 1), 0.9)
+    assert few.block == 0 and few.episodes == 1
+    assert read_log(long_log(200_000), 0.9).longest == 1_000  # no block is longer
+
+
+def test_what_a_whole_episode_can_earn() -> None:
+    assert read_log(long_log(4_000, 40), 0.9).episode_bounds == (-200.0, 400.0)
+    uneven = two_episodes()  # of three steps and two; rewards of 1 to 5
+    assert read_log(uneven, 0.9).episode_bounds == (0.0, 15.0)

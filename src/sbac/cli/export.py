@@ -9,7 +9,7 @@ from sbac.errors import UserError, unknown
 
 if TYPE_CHECKING:
     from sbac.policy import Policy
-    from sbac.trust.choosing import ChoiceRecord
+    from sbac.trust.choice import ChoiceRecord
 
 
 def add(commands: Commands) -> None:
@@ -54,7 +54,7 @@ def _policy(target: Path, label: str | None) -> "Policy":
         raise UserError(f"{target}: holds {len(labels)} policies; name one with --label, such as {labels[0]}")
     for candidate in decided.candidates if decided else ():  # of other runs as well
         if candidate.label == wanted:
-            from sbac.trust.choosing import policy_of
+            from sbac.trust.choice import policy_of
 
             return policy_of(Run.load(target), candidate)
     if wanted not in labels:

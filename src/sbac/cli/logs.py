@@ -42,10 +42,14 @@ def add_log_options(group: AddsOptions, *, env: bool = True) -> None:
 def log_options(args: argparse.Namespace) -> "LogOptions":
     """What was said of the log."""
     from sbac.data.loading import LogOptions
+    from sbac.data.rules import names_in
 
+    columns = _columns(args.columns)
+    if watched := [name for text in vars(args).get("watch") or () for name in names_in(text)]:
+        columns = {"extras": watched} | (columns or {})
     return LogOptions(
         task=args.task,
-        columns=_columns(args.columns),
+        columns=columns,
         horizon=args.horizon,
         action_low=_bound(args.action_low),
         action_high=_bound(args.action_high),

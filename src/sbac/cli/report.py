@@ -77,7 +77,8 @@ def _card(args: argparse.Namespace) -> int:
     from sbac.files import write_atomic
     from sbac.report.card import build_card
     from sbac.runs import Run
-    from sbac.trust.choosing import log_of, write_choice
+    from sbac.trust.choice import write_choice
+    from sbac.trust.contenders import log_of
     from sbac.trust.log import read_log
 
     if len(args.targets) != 1:

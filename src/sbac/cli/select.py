@@ -12,7 +12,7 @@ from sbac.errors import UserError
 if TYPE_CHECKING:
     from sbac.data import Dataset
     from sbac.runs import Run
-    from sbac.trust.choosing import Choice, ChoiceRecord
+    from sbac.trust.choice import Choice, ChoiceRecord
 
 
 def add(commands: Commands) -> None:
@@ -24,7 +24,8 @@ def add(commands: Commands) -> None:
         "are kept in RUN/trials.jsonl, and trying goes on from there. Of several runs, the first one's folder holds "
         "both, and its preset is taken where the estimates cannot tell.",
         epilog="examples: sbac select runs/demo\n          sbac select runs/sbac runs/iql\n"
-        "          sbac select runs/demo --try 20 --env hopper-medium-v2",
+        "          sbac select runs/demo --try 20 --env hopper-medium-v2\n"
+        "          sbac select runs/mine --watch 'glucose < 70' --ends 'glucose < 40 or glucose > 500'",
     )
     parser.add_argument("targets", nargs="+", metavar="RUN", help="a run's folder")
     parser.add_argument(
@@ -40,6 +41,15 @@ def add(commands: Commands) -> None:
         help="estimators beside fitted Q evaluation: model, a learned model, and weighted, which is about p.sample "
         "(default: model; none is faster and gives fewer warnings)",
     )
+    parser.add_argument(
+        "--watch",
+        nargs="+",
+        default=[],
+        metavar="COLUMN|RULE",
+        help="evaluate these beside the reward: a column, a bad thing such as 'glucose < 70', or end (episodes that "
+        "end early, watched wherever a log has ends)",
+    )
+    parser.add_argument("--ends", metavar="RULE", help="when an episode ends: 'height < 0.8 or abs(angle) > 1'")
     parser.add_argument("--try", type=int, metavar="N", dest="tries", help="play N episodes, and let them decide")
     parser.add_argument("--env", metavar="ID", help="where to play them (default: the run's task)")
     parser.add_argument("--json", action="store_true", help="one JSON line per policy instead of a table")
@@ -51,7 +61,7 @@ def _select(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sbac.runs import Run
-    from sbac.trust.choosing import write_choice
+    from sbac.trust.choice import write_choice
 
     if args.env is not None and args.tries is None:
         raise UserError("--env: only read with --try; the choice itself needs no environment")
@@ -60,7 +70,7 @@ def _select(args: argparse.Namespace) -> int:
     if record is None:
         data = None if args.data is None else load_log(args.data, args)
         tell_notes(note for run in runs for note in run.record.notes or [])
-        choice = choose(runs, data, args.effort, args.seed, args.beside)
+        choice = choose(runs, data, args.effort, args.seed, args.beside, args.watch, args.ends)
         show(choice, args.json)  # before it is written: where that fails, the estimates are not lost
         record = choice.record
         write_choice(Path(args.targets[0]), record, choice.clone)
@@ -73,6 +83,8 @@ def choose(
     effort: str | None = None,
     seed: int = 0,
     beside: Sequence[str] = ("model",),
+    watch: Sequence[str] = (),
+    ends: str | None = None,
 ) -> "Choice":
     """Selects with a progress bar."""
     from sbac.progress import Progress
@@ -88,12 +100,12 @@ def choose(
         bar.reach(done)
 
     with Progress() as bar:
-        return select(runs, data, effort=effort, seed=seed, beside=beside, progress=reached)
+        return select(runs, data, effort=effort, seed=seed, beside=beside, progress=reached, watch=watch, ends=ends)
 
 
 def decided_last(run: "Run") -> "ChoiceRecord | None":
     """What the run's folder says which policy is taken."""
-    from sbac.trust.choosing import read_choice
+    from sbac.trust.choice import read_choice
 
     assert run.folder is not None
     return read_choice(run.folder, run.policies)
@@ -114,7 +126,7 @@ def show(choice: "Choice", as_lines: bool = False) -> None:
 def _try(run: "Run", choice: "ChoiceRecord", tries: int, environment: str | None) -> int:
     from sbac.evaluation.evaluate_run import own_environment
     from sbac.text import counted
-    from sbac.trust.choosing import policy_of, write_choice
+    from sbac.trust.choice import policy_of, write_choice
     from sbac.trust.describe import trials_text
     from sbac.trust.trials import try_policies
 

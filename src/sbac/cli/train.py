@@ -140,7 +140,7 @@ def _train(args: argparse.Namespace) -> int:
     )
     _show(run, out)
     if args.select and isinstance(data, Dataset):
-        from sbac.trust.choosing import write_choice
+        from sbac.trust.choice import write_choice
 
         choice = choose([run], data)
         show(choice)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbac.data.columns import BLOCK, defects
+from sbac.data.columns import BLOCK, as_array, defects
 from sbac.data.naming import column_names
 from sbac.environments.tasks import find_task
 from sbac.errors import UserError, finite, name_of, not_negative, path_of, unknown
@@ -51,6 +51,7 @@ class Dataset:
     environment: the Gymnasium id of the environment it is from, where it is known
     notes: what was done to the log when it was read, a line for each thing
     columns: the names of the observations and of the actions, in their order; the hash does not depend on them
+    extras: columns that are none of these, by name, for what is watched beside the reward; nor does it on them
 
     Where s' is not known, `next_observations` repeats the row's own observation: never another episode's state.
     """
@@ -75,6 +76,7 @@ class Dataset:
         environment: str | None = None,
         columns: Mapping[str, Sequence[str]] | None = None,
         notes: Sequence[str] = (),
+        extras: Mapping[str, ArrayLike] | None = None,
     ) -> None:
         if name_of("kind of data", kind) not in SOURCE_KINDS:
             raise unknown("kind of data", kind, SOURCE_KINDS)
@@ -104,6 +106,7 @@ class Dataset:
         self.columns = column_names(columns, widths, name)
         self.actions = _clipped(_floats(raw), self.action_low, self.action_high)
         self.rewards = _floats(rewards).reshape(rows)
+        self.extras = {column: _extra(values, rows, f"{name}: {column}") for column, values in (extras or {}).items()}
         stored = None if next_observations is None else _floats(next_observations)
 
         ended = np.asarray(terminals).reshape(rows).astype(bool)
@@ -195,10 +198,20 @@ class Dataset:
         held_out[np.random.default_rng(seed).permutation(count)[:size]] = True
         return np.repeat(held_out, np.diff(self.episodes, axis=1)[:, 0])
 
-    def _rows(self, chosen: Flags) -> "Dataset":
+    def cut(self, steps: int) -> "Dataset":
+        """The same rows, where long episodes are cut, as by a time limit, into blocks of about `steps` rows."""
+        timeouts = self.timeouts.copy()
+        for first, stop in self.episodes:
+            length, parts = stop - first, max(1, (stop - first) // steps)
+            timeouts[first + np.arange(1, parts) * length // parts - 1] = True
+        return self._rows(np.ones(len(self), bool), timeouts)
+
+    def _rows(self, chosen: Flags, timeouts: Flags | None = None) -> "Dataset":
+        arrays = self.arrays() | ({} if timeouts is None else {"timeouts": timeouts})
         return Dataset(
-            **{name: column[chosen] for name, column in self.arrays().items()},
+            **{name: column[chosen] for name, column in arrays.items()},
             **self.bounds,
+            extras={name: column[chosen] for name, column in self.extras.items()},
             columns=self.columns,
             notes=self.notes,
             name=self.name,
@@ -254,6 +267,14 @@ def jumps(observations: Floats, next_observations: Floats) -> Flags:
 
 def _floats(values: ArrayLike) -> Floats:
     return np.ascontiguousarray(np.asarray(values), dtype=np.float32)
+
+
+def _extra(values: ArrayLike, rows: int, where: str) -> Floats:
+    """A column that is none of a dataset's own, checked."""
+    array = as_array(values)
+    if array.shape != (rows,) or array.dtype.kind not in "fiub" or not np.isfinite(array).all():
+        raise UserError(f"{where}: expected {rows} finite numbers, got {array.dtype} of shape {array.shape}")
+    return _floats(array)
 
 
 def _clipped(actions: Floats, low: Floats, high: Floats) -> Floats:

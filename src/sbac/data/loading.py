@@ -88,6 +88,8 @@ def joined_logs(parts: Sequence[Dataset]) -> Dataset:
     for part in parts[1:]:
         if part.columns != first.columns:
             raise UserError(f"{part.name}: its columns are not those of {first.name}: {part.columns}")
+        if part.extras.keys() != first.extras.keys():
+            raise UserError(f"{part.name}: only one of it and {first.name} has {', '.join(part.extras | first.extras)}")
         if part.stores_next != first.stores_next:
             raise UserError(f"{part.name}: only one of it and {first.name} stores next observations")
         if any((part.bounds[name] != bound).any() for name, bound in first.bounds.items()):
@@ -98,6 +100,7 @@ def joined_logs(parts: Sequence[Dataset]) -> Dataset:
     for note in dict.fromkeys(note for part in parts for note in part.notes):
         noted = [printable(part.name) for part in parts if note in part.notes]
         notes.append(note if len(noted) == len(parts) else f"{', '.join(noted)}: {note}")
+    about["extras"] = {name: np.concatenate([part.extras[name] for part in parts]) for name in first.extras}
     return Dataset(**columns, **first.bounds, **about, name=f"{first.name} and {len(parts) - 1} more", notes=notes)
 
 
@@ -167,7 +170,8 @@ def read(source: str | Path | Mapping[str, ArrayLike], options: LogOptions) -> R
         if (text := _sum_of(names, options.columns)) is not None:
             columns["rewards"] = summed(as_array(columns["rewards"]), text)
         beside: dict[str, Any] = {key: source[key] for key in ("name", "kind", "task", *BOUNDS) if key in source}
-        widths = {field: column.shape[1] for field in UNNAMED if (column := as_array(columns.get(field, []))).ndim == 2}
+        fields = *UNNAMED, "extras"
+        widths = {field: column.shape[1] for field in fields if (column := as_array(columns.get(field, []))).ndim == 2}
         called = names_of_log(names, widths)
         beside["columns"] = {field: called[field] for field in UNNAMED if field in called}
         whole = as_array(columns.get("actions", [])).dtype.kind in "iub"
@@ -196,6 +200,8 @@ def _ready(
     name = str(description["name"])
     prepared = prepare(columns, options.missing, options.continuous, whole_actions, name)
     described = {**description, "notes": [*description["notes"], *prepared.notes]}
+    if (extras := prepared.columns.pop("extras", None)) is not None:
+        described["extras"] = dict(zip(names.get("extras", ["extras"]), extras.reshape(len(extras), -1).T, strict=True))
     longest = None if log is None else log.longest_episode
     arguments = with_time_limits(prepared.columns | described, options.horizon, longest)
     lines = None if log is None else log.line_of

@@ -21,9 +21,10 @@ NAMES = {
     "next_observations": ("next_observations", "next_observation", "next_obs"),
     "episode": ("episode", "episodes", "episode_id"),
     "time": (),
+    "extras": (),
 }
 """The fields of a dataset, and their names in files. `episode` numbers the episodes: where it changes, one ends.
-`time` sorts the rows of an episode; it is never looked for, only given.
+`time` sorts the rows of an episode, `extras` are watched beside the reward; both are never looked for, only given.
 
 `done` is not among them: it does not say whether a time limit is meant.
 """
@@ -79,6 +80,12 @@ def match(available: Collection[str], columns: ColumnMap | None, where: str) -> 
     chosen: dict[str, list[str]] = {}
     for field, names in NAMES.items():
         wanted = columns.get(field)
+        if field == "extras":  # the last field: what the others take, and what the file lacks, is none
+            taken = {name for members in chosen.values() for name in members}
+            asked = [wanted] if isinstance(wanted, str) else wanted or []
+            if extras := [name for name in asked if name in available and name not in taken]:
+                chosen[field] = extras
+            continue
         if wanted is not None:
             if field == "rewards" and isinstance(wanted, str) and wanted not in available:
                 wanted = columns_in(wanted) or wanted

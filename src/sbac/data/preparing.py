@@ -13,7 +13,7 @@ from sbac.errors import UserError
 from sbac.text import counted
 
 Missing = Literal["refuse", "hold", "cut"]
-FIELDS = (*REQUIRED, *OPTIONAL)
+FIELDS = (*REQUIRED, *OPTIONAL, "extras")
 MOST_DISCRETE = 10
 """Whole numbers as actions with more different values than these are taken as continuous."""
 JUMP = 3

@@ -19,12 +19,16 @@ from sbac.report.page import Head, PageCell, PagePart, PageTable, Row, Section, 
 from sbac.runs import Run, policy_record
 from sbac.text import setting_text
 from sbac.trust.behaviour import behaviour_at, clone, compared_rows, departures
-from sbac.trust.choosing import LOG, CandidateRecord, ChoiceRecord, LogRecord, policy_of
-from sbac.trust.describe import basis, decimals, episode_text, log_text, logged_text
+from sbac.trust.choice import LOG, CandidateRecord, ChoiceRecord, LogRecord, policy_of, promise_of
+from sbac.trust.describe import basis, decimals, episode_text, log_text, logged_text, watched_text, worse
 from sbac.trust.log import Acts, JudgedLog
 
 SHOWN_STATES = 5
 SHOWN_FEATURES = 6
+HIDDEN = (
+    "All of this is read from the log. A hidden cause, which those who acted knew of and no column shows, cannot be "
+    "seen: the promise may then be wrong without a warning."
+)
 VISIBLE = 0.01
 """Of an action's range: less is no other action. At a bound, where the log always is, a hair is many deviations."""
 
@@ -114,8 +118,12 @@ def largest(
 
 
 def _verdict(about: CandidateRecord, choice: ChoiceRecord) -> PagePart:
-    digits = decimals(choice.log.value)
+    promise = promise_of(about, choice.log)
+    logged = choice.log.value if promise is None else choice.log.episode
+    digits = decimals(logged)
     low, high, gain = about.gain_low, about.gain_high, about.gain
+    if promise is not None:
+        low, high, gain = promise.low, promise.high, promise.gain
     if gain is None:
         answer = "Its training has diverged: do not use it."
     elif low is None or high is None:
@@ -127,12 +135,16 @@ def _verdict(about: CandidateRecord, choice: ChoiceRecord) -> PagePart:
         answer = f"Expected to be worse than the log, by {-gain:.{digits}f}: do not use it."
     else:
         answer = f"It may be better or worse than the log: between {low:.{digits}f} and {high:.{digits}f}, at 90 %."
-    logged = f"{choice.log.value:.{digits}f}"
-    units = f"In discounted returns (discount {choice.discount:g}), of which the log's mean is {logged}."
+    percent = "" if promise is None or promise.percent is None else f" The gain is {promise.percent:+.0f} % of that."
+    kind = f"returns of an episode of at most {choice.log.steps:,} steps"
+    kind = f"discounted returns (discount {choice.discount:g})" if promise is None else kind
+    units = f"In {kind}, of which the log's mean is {logged:.{digits}f}.{percent}"
     texts = [f"{choice.label} was taken: {choice.reason}."]
     if about.label != choice.label:
         texts.append(f"This card is about {about.label}.")
-    return PagePart(lines=[answer], texts=texts, warnings=about.warnings, notes=[units])
+    texts += [f"Watched: {watched_text(each)}." for each in about.watched]
+    warnings = [*about.warnings, *worse(about), *(f"The log: {text}" for text in choice.log.warnings)]
+    return PagePart(lines=[answer], texts=texts, warnings=warnings, notes=[units, *choice.log.notes, HIDDEN])
 
 
 def _improvement(log: LogRecord, about: CandidateRecord, truth: list[float] | None) -> PagePart:

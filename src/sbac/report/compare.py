@@ -8,7 +8,7 @@ from sbac.results.series import Series, series_of
 from sbac.results.statistics import probability_of_improvement
 from sbac.runs import Run
 from sbac.text import counted, number, setting_text, text_table, within
-from sbac.trust.choosing import ChoiceRecord, read_choice
+from sbac.trust.choice import ChoiceRecord, read_choice
 from sbac.trust.describe import decimals, episode_text
 
 IGNORED = {"labels", "runs", "format", "command", "log", "paths"}

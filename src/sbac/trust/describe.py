@@ -6,9 +6,10 @@ from contextlib import suppress
 import numpy as np
 
 from sbac.text import counted, number, text_table, within
-from sbac.trust.choosing import LOG, CandidateRecord, Choice, LogRecord
+from sbac.trust.choice import LOG, CandidateRecord, Choice, LogRecord, promise_of
 from sbac.trust.estimators import ALWAYS, ESTIMATORS
 from sbac.trust.trials import Tried
+from sbac.trust.watching import WatchedRate
 
 
 def choice_text(choice: Choice) -> str:
@@ -31,12 +32,53 @@ def choice_text(choice: Choice) -> str:
         f"the log: {log_text(log)}",
         f"values are discounted ({choice.discount:g}), behind a time limit as if the episode went on; a gain is the "
         "value less the log's",
-        "a whole episode: what it earns in the learned model, undiscounted; in brackets 90 % intervals",
+        f"a whole episode: what it earns in the learned model, undiscounted, in at most {log.steps:,} steps",
+        "in brackets 90 % intervals; a hidden cause, which the actions follow and no column shows, cannot be seen",
         text_table(head, rows),
         f"{choice.label}: {choice.reason}",
+        promise_text(choice.candidates[0], log),
+        *(f"watched: {watched_text(each)}" for each in choice.candidates[0].watched),
+        *(f"note: {note}" for note in log.notes),
     ]
-    lines += [f"warning: {row.label}: {text}" for row in choice.candidates for text in row.warnings]
+    if log.suggested_end is not None:
+        lines.append(f"note: the log's own ends are told by --ends {log.suggested_end!r}, on held-out episodes too")
+    lines += [f"warning: the log: {text}" for text in log.warnings]
+    lines += [f"warning: {row.label}: {text}" for row in choice.candidates for text in (*row.warnings, *worse(row))]
     return "\n".join(lines)
+
+
+def promise_text(row: CandidateRecord, log: LogRecord) -> str:
+    """What is promised of a policy, or in its place the discounted gain, or nothing."""
+    promise, digits = promise_of(row, log), decimals(log.episode)
+    if promise is not None:
+        percent = "" if promise.percent is None else f" ({promise.percent:+.0f} %)"
+        gain = f"{promise.gain:+.{digits}f} [{promise.low:.{digits}f}, {promise.high:.{digits}f}]{percent}"
+        return f"promise: {gain} an episode, where the log earns {log.episode:.{digits}f}"
+    if row.gain is None or row.gain_low is None:
+        return "promise: none; the warnings say why"
+    gain = within(row.gain, row.gain_low, row.gain_high, decimals(log.value))
+    return f"promise: none for a whole episode; the discounted gain is {gain}"
+
+
+SHARES = {"rule": "of the steps", "end": "of the episodes end early"}
+
+
+def watched_text(watched: WatchedRate) -> str:
+    """The log's rate and the policy's, with its interval."""
+
+    def shown(number: float) -> str:
+        return f"{number:.{decimals(watched.log)}f}" if watched.kind == "column" else f"{100 * number:.1f} %"
+
+    interval = "" if watched.low is None or watched.high is None else f" [{shown(watched.low)}, {shown(watched.high)}]"
+    policy = "no estimate for the policy" if watched.rate is None else f"the policy {shown(watched.rate)}{interval}"
+    of = SHARES.get(watched.kind, "on average")
+    return f"{watched.name}: the log {shown(watched.log)} {of}, {policy}"
+
+
+def worse(row: CandidateRecord) -> list[str]:
+    """A line for each watched thing that becomes more frequent while the return rises."""
+    rising = [each for each in row.watched if each.worse]
+    return [f"the return rises, and so does what is watched, {watched_text(each)}" for each in rising]
 
 
 def logged_text(log: LogRecord) -> tuple[str, str]:

@@ -8,11 +8,10 @@ from scipy.special import stdtrit
 
 from sbac.trust.estimators import ESTIMATORS
 from sbac.trust.evidence import Facts
+from sbac.trust.log import FEWEST_EPISODES
 
 LEVEL = 0.9
 """The nominal coverage of an interval."""
-FEWEST_EPISODES = 20
-"""Below, resampling whole episodes says little about other episodes."""
 BEYOND = 0.05
 """How far, as a share of its width, a value may lie outside of [r_min, r_max] / (1 - gamma): networks are not exact."""
 MOVING = 0.5
@@ -45,6 +44,12 @@ def goes_beyond(facts: Facts) -> bool:
     low, high = facts["lowest_possible"], facts["highest_possible"]
     slack = BEYOND * (high - low)
     return facts["largest"] > high + slack or facts["least"] < low - slack
+
+
+def episode_goes_beyond(facts: Facts) -> bool:
+    low, high = facts["lowest_episode"], facts["highest_episode"]
+    slack = BEYOND * (high - low)
+    return facts["model_episode"] > high + slack or facts["model_episode"] < low - slack
 
 
 def half_width(facts: Facts) -> float:
@@ -83,6 +88,12 @@ RULES: list[Rule] = [
         goes_beyond,
         "values from {least:.4g} to {largest:.4g} go beyond what the rewards allow, "
         "{lowest_possible:.4g} to {highest_possible:.4g}",
+    ),
+    Rule(
+        "episode beyond the rewards",
+        episode_goes_beyond,
+        "a whole episode goes beyond what the log's rewards and its longest episode allow, "
+        "{lowest_episode:.4g} to {highest_episode:.4g}",
     ),
     Rule(
         "still moving",

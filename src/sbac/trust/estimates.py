@@ -5,12 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from sbac.data import Dataset, load
 from sbac.errors import UserError, not_negative, unknown
-from sbac.trust.doubts import doubts, student
+from sbac.trust.doubts import doubts, episode_goes_beyond, student
 from sbac.trust.estimators import ALWAYS, ESTIMATORS
 from sbac.trust.evidence import Effort, Facts, Question, facts_of, find_effort
 from sbac.trust.log import Acts, read_log
+from sbac.trust.watching import Watched, WatchedRate
 
 OPTIMISM = 1.0
 """By how much the gain of a policy that was learned from the same log may lie too high, in deviations of the log's
@@ -40,6 +43,7 @@ class Estimate:
     episode_high: float
     episode_spread: float
     warnings: list[str]
+    watched: list[WatchedRate]
     diagnostics: Facts
     """All that the estimators say; optimism: by how much the gain of a policy that learned from the log may be less."""
 
@@ -81,12 +85,16 @@ def judge(question: Question, beside: Sequence[str] = (), learned: bool = False)
             raise unknown("estimator", name, ESTIMATORS)
     said = {name: ESTIMATORS[name].evidence(question) for name in ESTIMATORS if name in (*ALWAYS, *beside)}
     return [
-        conclude(facts_of(question.log, {name: evidence[number] for name, evidence in said.items()}), learned)
+        conclude(
+            facts_of(question.log, {name: evidence[number] for name, evidence in said.items()}),
+            learned,
+            question.log.watches,
+        )
         for number in range(len(question.policies))
     ]
 
 
-def conclude(facts: Facts, learned: bool = False) -> Estimate:
+def conclude(facts: Facts, learned: bool = False, watches: Sequence[Watched] = ()) -> Estimate:
     """The estimate from all that is known of a policy.
 
     The value is the log's own plus the gain. The interval is Student's t for the spreads, widened by how far the
@@ -104,15 +112,36 @@ def conclude(facts: Facts, learned: bool = False) -> Estimate:
     fewest = min((count for name, count in facts.items() if name.endswith("_episode_draws")), default=math.nan)
     episode_half = math.hypot(student(fewest) * episode.deviation, episode.apart, UNKNOWN * episode_unit)
     warnings = doubts(facts)
+    deduction = episode_half + OPTIMISM * facts["distance"] * episode_unit
     if warnings:
-        gain_half = value_half = episode_half = math.inf
-    episode_low = episode.mean - episode_half - OPTIMISM * facts["distance"] * episode_unit
+        gain_half = value_half = math.inf
+        mean, low, high = math.nan if episode_goes_beyond(facts) else episode.mean, -math.inf, math.inf
+    else:  # within what can be
+        possible = facts.get("lowest_episode", -math.inf), facts.get("highest_episode", math.inf)
+        mean, low, high = np.clip(episode.mean + np.array([0.0, -deduction, episode_half]), *possible).tolist()
     return Estimate(
         value, value - value_half - optimism, value + value_half,
         gain.mean, gain.mean - gain_half - optimism, gain.mean + gain_half,
-        episode.mean, episode_low, episode.mean + episode_half, episode.deviation,
-        warnings, Facts(facts, optimism=optimism),
+        mean, low, high, episode.deviation,
+        warnings,
+        [watched_rate(each, facts, learned, not warnings, gain.mean) for each in watches],
+        Facts(facts, optimism=optimism),
     )  # fmt: skip
+
+
+def watched_rate(watched: Watched, facts: Facts, learned: bool, believed: bool, gain: float) -> WatchedRate:
+    """The rate of what is watched under a policy: the log's plus the change, with an interval built as the gain's."""
+    change, unit = combined(facts, watched.quantity), float(watched.rates.std())
+    if math.isnan(change.mean):
+        return WatchedRate(watched.name, watched.kind, watched.rate, None, None, None, False)
+    draws = min(count for name, count in facts.items() if name.endswith(f"_{watched.quantity}_draws"))
+    missed = facts.get(f"missed {watched.quantity}", 0.0)
+    half = math.hypot(student(draws) * change.deviation, change.apart, missed, UNKNOWN * unit if learned else 0.0)
+    rate, low, high = np.clip(watched.rate + change.mean + half * np.array([0.0, -1.0, 1.0]), *watched.bounds).tolist()
+    worse = watched.kind != "column" and gain > 0 and rate - watched.rate > UNKNOWN * unit
+    return WatchedRate(
+        watched.name, watched.kind, watched.rate, rate, low if believed else None, high if believed else None, worse
+    )
 
 
 class Combined(NamedTuple):

@@ -86,7 +86,7 @@ class Evidence:
     """By quantity, one number for each replicate or member: their mean is what it says, their spread how sure it is.
 
     gain: J(p) less the log's value, its mean discounted return. log: that value. episode: what a whole episode earns,
-    undiscounted.
+    undiscounted. rate of ...: by how much the rate of what is watched (`sbac.trust.watching`) is larger than the log's.
     """
     diagnostics: Mapping[str, float] = field(default_factory=dict[str, float])
     """What the warnings and the reader need besides, by names that no other estimator uses."""
@@ -105,8 +105,14 @@ def facts_of(log: JudgedLog, evidence: Mapping[str, Evidence]) -> Facts:
     The draws of a quantity become three numbers, such as model_gain, model_gain_spread and model_gain_draws.
     """
     low, high = log.bounds
+    lowest_episode, highest_episode = log.episode_bounds
     facts = Facts(
-        episodes=log.episodes, return_deviation=float(log.returns.std()), lowest_possible=low, highest_possible=high
+        episodes=log.episodes,
+        return_deviation=float(log.returns.std()),
+        lowest_possible=low,
+        highest_possible=high,
+        lowest_episode=lowest_episode,
+        highest_episode=highest_episode,
     )
     for name, said in evidence.items():
         facts.update(said.diagnostics)

@@ -2,9 +2,10 @@
 
 Rows that a time limit ended are left out: what the log did next is not known there. Networks learn q = (Q - centre) /
 spread; in these units the Bellman equation keeps its form, with the reward (r - centre (1 - gamma m)) / spread, where m
-is 0 on terminal rows and 1 elsewhere.
+is 0 on terminal rows and 1 elsewhere. What is watched beside the reward is summed and scaled in the same way.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,7 +17,15 @@ from numpy.typing import NDArray
 from sbac.data.dataset import Dataset
 from sbac.errors import UserError, inside_unit
 from sbac.evaluation.rollout import Acts
+from sbac.trust.ending import end_rule
+from sbac.trust.watching import Watched, watched_things
 
+FEWEST_EPISODES = 20
+"""Below, resampling whole episodes says little about other episodes: a log of fewer is cut into blocks."""
+LONGEST = 1_000
+"""Steps that a whole episode has at most: of a log that never ends the beginning must do."""
+BLOCKS, SHORTEST_BLOCK = 40, 10
+"""How many blocks a log of few episodes is cut into, and the steps that one has at least."""
 Floats = NDArray[np.floating[Any]]
 
 
@@ -84,6 +93,16 @@ class JudgedLog:
     starts: Float[Array, "episodes obs"]
     returns: NDArray[np.float64]
     """The discounted return of every episode, as far as the log goes: nothing behind a time limit."""
+    hash: str
+    """Of the log as it was given."""
+    block: int
+    """The steps of the blocks that the log of few episodes is cut into, each judged as an episode; 0: it is not."""
+    watches: Sequence[Watched]
+    """What is watched beside the reward; the ends of episodes, if they are, come last."""
+    watched: Float[Array, "rows columns"]
+    """The numbers of its columns and rules, without the ends, at each row of `transitions`, in the log's units."""
+    ends_by: Callable[[Array], Array] | None
+    """The user's rule of the end: from next observations (..., obs), in the environment's units, to truths."""
 
     @property
     def episodes(self) -> int:
@@ -96,6 +115,20 @@ class JudgedLog:
         ends = bool(self.data.terminals.any())  # an episode that ends earns nothing more
         low, high = (min(low, 0.0), max(high, 0.0)) if ends else (low, high)
         return low / (1 - self.discount), high / (1 - self.discount)
+
+    @property
+    def longest(self) -> int:
+        """The steps of a whole episode: those of the log's longest one, and at most `LONGEST`."""
+        return min(int(np.diff(self.data.episodes, axis=1).max()), LONGEST)
+
+    @property
+    def episode_bounds(self) -> tuple[float, float]:
+        """The least and the most that a whole episode can earn, given the log's rewards and its longest one."""
+        low, high = float(self.data.rewards.min()), float(self.data.rewards.max())
+        lengths = np.diff(self.data.episodes, axis=1)
+        if lengths.min() < lengths.max():  # a shorter one earns less, or costs less
+            low, high = min(low, 0.0), max(high, 0.0)
+        return self.longest * low, self.longest * high
 
     def own_actions(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """The log's actions after each row of `transitions`, and at the start of each episode."""
@@ -121,16 +154,18 @@ class JudgedLog:
 BLOCK = 65_536
 
 
-def read_log(data: Dataset, discount: float) -> JudgedLog:
-    """Scales the data and puts it on the device."""
+def read_log(data: Dataset, discount: float, watch: Sequence[str] = (), ends: str | None = None) -> JudgedLog:
+    """Scales the data and puts it on the device. `watch` and `ends`: columns and rules, as `sbac.select` takes them."""
     inside_unit("discount", discount)
+    given, block = data.hash, block_length(data)
+    data = data.cut(block) if block else data
     rows = np.flatnonzero(data.has_next_action)
     if len(rows) == 0:
         raise UserError(f"dataset {data.name}: no row has a known next action, nothing to learn values from")
-    plain = discounted_sums(data, discount)
-    whole = discounted_sums(data, discount, np.where(data.timeouts, _mean_rewards(data) / (1 - discount), 0.0))
-    centre, spread = float(whole[rows].mean()), float(whole[rows].std())
-    spread = spread if spread > 1e-8 * max(1.0, abs(centre)) else 1.0
+    watches = watched_things(data, watch)
+    watched = [each.values[rows] for each in watches if each.kind != "end"]
+    rewarded = summed(data, data.rewards, discount, rows)
+    centre, spread = rewarded.centre, rewarded.spread
     half = 0.5 * (data.action_high - data.action_low)
     units = Units(
         data.observations.mean(0, dtype=np.float64),
@@ -142,15 +177,13 @@ def read_log(data: Dataset, discount: float) -> JudgedLog:
         centre,
         spread,
     )
-    going_on = 1.0 - data.terminals[rows]
-    rewards = (data.rewards[rows].astype(np.float64) - centre * (1 - discount * going_on)) / spread
     columns = (
         units.states(data.observations[rows]),
         units.actions(data.actions[rows]),
-        rewards,
-        going_on,
+        rewarded.rewards,
+        1.0 - data.terminals[rows],
         units.states(data.next_observations[rows]),
-        (whole[rows] - centre) / spread,
+        rewarded.returns,
     )
     lengths = np.diff(data.episodes, axis=1)[:, 0]
     return JudgedLog(
@@ -161,16 +194,52 @@ def read_log(data: Dataset, discount: float) -> JudgedLog:
         Transitions(*(jnp.asarray(column, jnp.float32) for column in columns)),
         np.repeat(np.arange(len(lengths)), lengths)[rows],
         jnp.asarray(units.states(data.initial_observations)),
-        plain[data.episodes[:, 0]],
+        discounted_sums(data, data.rewards, discount)[data.episodes[:, 0]],
+        given,
+        block,
+        watches,
+        jnp.asarray(np.column_stack([np.empty((len(rows), 0), np.float32), *watched])),
+        None if ends is None else end_rule(data, ends),
     )
 
 
-def discounted_sums(data: Dataset, discount: float, after: Floats | None = None) -> NDArray[np.float64]:
-    """For every row the discounted rewards to the end of its episode; `after` is earned behind a row that is the last.
+def block_length(data: Dataset) -> int:
+    """The steps of the blocks that a log of few episodes is cut into; 0 of a log with enough of them."""
+    steps = int(np.clip(len(data) // BLOCKS, SHORTEST_BLOCK, LONGEST))
+    long = bool((np.diff(data.episodes, axis=1) >= 2 * steps).any())
+    return steps if long and len(data.episodes) < FEWEST_EPISODES else 0
+
+
+class Summed(NamedTuple):
+    """A column whose discounted sums are learned, in the networks' units, and what turns these into the log's."""
+
+    rewards: NDArray[np.float64]
+    returns: NDArray[np.float64]
+    """To the end of the episode; where a time limit cut it, as if it had gone on as it was."""
+    centre: float
+    spread: float
+    values: Floats
+    """The column itself, at all rows of the log."""
+
+
+def summed(data: Dataset, column: Floats, discount: float, rows: NDArray[np.int64]) -> Summed:
+    """A column of the dataset at the rows that values are learned from."""
+    after = np.where(data.timeouts, _episode_means(data, column) / (1 - discount), 0.0)
+    sums = discounted_sums(data, column, discount, after)[rows]
+    centre, spread = float(sums.mean()), float(sums.std())
+    spread = spread if spread > 1e-8 * max(1.0, abs(centre)) else 1.0
+    kept = 1 - discount * (1.0 - data.terminals[rows])
+    return Summed(
+        (column[rows].astype(np.float64) - centre * kept) / spread, (sums - centre) / spread, centre, spread, column
+    )
+
+
+def discounted_sums(data: Dataset, column: Floats, discount: float, after: Floats | None = None) -> NDArray[np.float64]:
+    """For every row the discounted sum of a column to the end of its episode; `after` comes behind the last row.
 
     All episodes are summed together, one step at a time from their ends.
     """
-    sums = data.rewards.astype(np.float64)
+    sums = column.astype(np.float64)
     first, stop = data.episodes[:, 0], data.episodes[:, 1]
     if after is not None:
         sums[stop - 1] += discount * after[stop - 1]
@@ -182,10 +251,10 @@ def discounted_sums(data: Dataset, discount: float, after: Floats | None = None)
     return sums
 
 
-def _mean_rewards(data: Dataset) -> NDArray[np.float64]:
-    """The mean reward of each row's episode."""
+def _episode_means(data: Dataset, column: Floats) -> NDArray[np.float64]:
+    """The mean of a column over each row's episode."""
     lengths = np.diff(data.episodes, axis=1)[:, 0]
-    return np.repeat(data.returns / lengths, lengths)
+    return np.repeat(np.add.reduceat(column.astype(np.float64), data.episodes[:, 0]) / lengths, lengths)
 
 
 class Resampling(NamedTuple):

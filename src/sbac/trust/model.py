@@ -21,6 +21,7 @@ from sbac.trust.acting import Act, Actors, Constants
 from sbac.trust.evidence import Effort, Evidence, Question
 from sbac.trust.fitting import fit, values_at
 from sbac.trust.log import BLOCK, JudgedLog
+from sbac.trust.watching import watched_draws
 
 MEMBERS = 5
 MOST_ROLLOUTS = 200
@@ -36,10 +37,13 @@ LONGEST = 1_000
 def evidence(question: Question) -> list[Evidence]:
     """Of each member the gain and what a whole episode earns."""
     rolled, deviation = question.once(rollouts), float(episode_returns(question.log).std())
-    return [
-        Evidence({"gain": gains, "episode": episodes}, {"model_share": float(share), "episode_deviation": deviation})
-        for gains, episodes, share in zip(rolled.gains, rolled.episodes, rolled.shares, strict=True)
-    ]
+    ends = [each for each in question.log.watches if each.kind == "end"]
+    said: list[Evidence] = []
+    for gains, episodes, share, ended in zip(rolled.gains, rolled.episodes, rolled.shares, rolled.early, strict=True):
+        watched = watched_draws(ends, np.empty((len(ended), 0)), np.ones(len(ended)), ended)
+        diagnostics = {"model_share": float(share), "episode_deviation": deviation}
+        said.append(Evidence({"gain": gains, "episode": episodes} | watched, diagnostics))
+    return said
 
 
 def rollouts(question: Question) -> "Rollouts":
@@ -210,6 +214,8 @@ class Rollouts:
     step goes on costing what the log's do: either way a rollout that leaves the data does not gain by it."""
     shares: NDArray[np.float64]
     """Of each policy: the share of the discounted time that its rollouts lasted before they were cut."""
+    early: NDArray[np.float64]
+    """The share of episodes that end before their last step."""
 
 
 def roll(question: Question, model: Model, limit: float) -> Rollouts:
@@ -241,7 +247,7 @@ def roll(question: Question, model: Model, limit: float) -> Rollouts:
     cut = np.asarray(whole.alive, np.float64) * (steps - np.asarray(whole.lasted, np.float64))
     episodes = np.asarray(whole.earned, np.float64) + cut * min(float(log.data.rewards.mean()), 0.0)
     gains = by_member(walk.earned) + by_member(behind) - logged
-    return Rollouts(gains, by_member(episodes), 1.0 - by_member(walk.alive).mean(1))
+    return Rollouts(gains, by_member(episodes), 1.0 - by_member(walk.alive).mean(1), 1.0 - by_member(whole.alive))
 
 
 def follow(

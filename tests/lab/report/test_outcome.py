@@ -19,7 +19,7 @@ from sbac.report.summary import outcome
 from sbac.results.describe import describe
 from sbac.results.measured import MeasuredRun
 from sbac.runs import DataRecord, Episodes, EvaluationRow, LogReturns, MetricRow, Place, Run, RunRecord, Watch
-from sbac.trust.choosing import CHOICE_FORMAT, CandidateRecord, ChoiceRecord, LogRecord
+from sbac.trust.choice import CHOICE_FORMAT, CandidateRecord, ChoiceRecord, LogRecord
 from tests.exporting.policies import make_policy
 
 CLONES, POLICIES = (10.0, 12.0, 11.0), (20.0, 11.0, 23.0)

@@ -188,7 +188,7 @@ def is_readable(name: str, column: Column) -> bool:
     shape, kind = column.shape, column.dtype.kind
     if name in VECTORS:
         return kind in "fiub" and len(shape) == 2
-    return kind in "fiub" and len(shape) >= 1 and product(shape[1:]) == 1
+    return kind in "fiub" and len(shape) >= 1 and (product(shape[1:]) == 1 or name == "extras")
 
 
 def kept_dtype(name: str, column: Column) -> np.dtype[Any]:

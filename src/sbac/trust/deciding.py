@@ -1,0 +1,75 @@
+"""The rule of the choice: which candidate is taken, from its estimates and the preset alone."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sbac.records import Setting, Settings
+from sbac.trust.choice import CLONE, CandidateRecord
+
+CAN_TELL = 0.5
+"""In standard deviations of the log's returns: by how much a policy must promise more than the preset's to be taken.
+A smaller advantage is within what the estimates get wrong. Found on development runs."""
+
+
+class Verdict(NamedTuple):
+    """Which candidate is taken, whether the estimates decided it, and why, in a sentence."""
+
+    label: str
+    decided: bool
+    reason: str
+
+
+def decide(
+    candidates: Sequence[CandidateRecord], preset: Settings, first: Sequence[CandidateRecord] | None = None
+) -> Verdict:
+    """Takes the largest promise of the policies that nothing speaks against, if it is clearly above the preset's.
+
+    Where the estimates cannot tell them apart, or something speaks against every one, the preset's setting is taken,
+    of those in `first` (None: of all). What does not promise more than the clone of the log, if that is among the
+    candidates and nothing speaks against it, is not taken.
+    """
+    usual = usual_candidate(first or [each for each in candidates if each.label != CLONE], preset)
+    sound = [candidate for candidate in candidates if not candidate.set_aside]
+    if not sound:
+        return Verdict(
+            usual.label, False, "no estimate can be believed: the preset's setting is taken, without a promise"
+        )
+    least = max((clone.promise for clone in sound if clone.label == CLONE), default=-math.inf)
+    better = [candidate for candidate in sound if candidate.promise > least]
+    if not better:
+        return Verdict(CLONE, True, "no policy that can be believed promises more than the clone of the log")
+    best = max(better, key=lambda candidate: candidate.promise)
+    if best.label == usual.label:
+        return Verdict(best.label, True, "the preset's setting also promises the most")
+    if usual.set_aside:
+        return Verdict(best.label, True, "it promises the most; the preset's setting is set aside")
+    if usual not in better:
+        return Verdict(
+            best.label, True, "it promises the most; the preset's promises no more than the clone of the log"
+        )
+    if best.promise - usual.promise > CAN_TELL * best.unit:
+        return Verdict(best.label, True, "it promises clearly more than the preset's setting")
+    return Verdict(
+        usual.label, False, "the estimates cannot tell the best policies apart: the preset's setting is taken"
+    )
+
+
+def usual_candidate(candidates: Sequence[CandidateRecord], preset: Settings) -> CandidateRecord:
+    """Among the policies whose setting is nearest to the preset's, the one that promises the most."""
+
+    def distance(candidate: CandidateRecord) -> float:
+        return sum(apart(value, preset.get(name)) for name, value in candidate.setting.items())
+
+    nearest = min(map(distance, candidates))
+    near = [candidate for candidate in candidates if distance(candidate) <= nearest + 1e-9]
+    return max(near, key=lambda candidate: (not candidate.set_aside, candidate.promise))
+
+
+def apart(value: Setting, usual: Setting) -> float:
+    """How far two values of a setting are from each other: positive numbers by their ratio."""
+    if value == usual:
+        return 0.0
+    if isinstance(value, int | float) and isinstance(usual, int | float):
+        return abs(math.log(value / usual)) if value > 0 and usual > 0 else abs(value - usual)
+    return 1.0
