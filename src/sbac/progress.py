@@ -4,6 +4,8 @@ import sys
 import threading
 import time
 
+from sbac import interrupts
+
 FIRST_LINE = 10.0
 """Seconds before the first plain line: what is done by then needs none."""
 EVERY_LINE = 60.0
@@ -41,9 +43,11 @@ class Progress:
 
     def __enter__(self) -> "Progress":
         self._display.start()
+        interrupts.undoing.append(self._display.stop)  # a terminal has its cursor back
         return self
 
     def __exit__(self, *error: object) -> None:
+        interrupts.undoing.remove(self._display.stop)
         self._display.stop()
 
     def begin(self, label: str, total: int, done: int = 0) -> None:

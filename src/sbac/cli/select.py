@@ -54,6 +54,9 @@ def _select(args: argparse.Namespace) -> int:
     if args.env is not None and args.tries is None:
         raise UserError("--env: only read with --try; the choice itself needs no environment")
     runs = [Run.load(Path(target)) for target in args.targets]
+    args.kept = lambda: (
+        f"{args.targets[0]} is as it was" + ("" if args.tries is None else ", with the episodes that were played")
+    )
     record = None if args.tries is None else decided_last(runs[0])  # trying goes on where it stopped
     if record is None:
         data = None if args.data is None else load_log(args.data, args)
