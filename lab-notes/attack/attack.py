@@ -346,7 +346,7 @@ def attack(name: str, folder: Path, count: int, seed: int, prepare: Callable[...
             )
     taken = f"{time.monotonic() - began:.0f} s"
     print(
-        f"{name}: {number} of {count}, taken {ends['0']}, refused {ends['2']}, failed {failures}, {taken:.0f} s",
+        f"{name}: {number} of {count}, taken {ends['0']}, refused {ends['2']}, failed {failures}, {taken}",
         flush=True,
     )
     return failures

@@ -105,8 +105,14 @@ def action_charts(data: str, shown: Shown, names: Sequence[str]) -> list[Chart]:
         policies = {name: taken for name, s in shown.items() if (taken := actions_of(s)) is not None}
         lines = [_stairs(name, colour_of(name, names), edges, np.array(p.counts[i])) for name, p in policies.items()]
         lines.append(_stairs("data", GREY, edges, np.array(counts)))
-        charts.append(Chart(f"Action {i + 1}", data, line_chart(tuple(lines), (), "action"), data))
+        charts.append(Chart(action_name(shown, i), data, line_chart(tuple(lines), (), "action"), data))
     return charts
+
+
+def action_name(shown: Shown, number: int) -> str:
+    """What the data calls one of its actions."""
+    columns = next(iter(shown.values())).record.columns
+    return f"Action {number + 1}" if columns is None else columns["actions"][number]
 
 
 def actions_of(s: Series) -> ActionCounts | None:
