@@ -286,7 +286,7 @@ def contents(folder: Path, but: Path) -> dict[str, bytes]:
     return {
         str(path): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path != but and path.name not in written
+        if path.is_file() and path != but and path.name not in written and path.suffix != ".svg"
     }
 
 

@@ -17,7 +17,7 @@ from sbac.cli.core import HELP, Commands, Parser
 from sbac.errors import UNSHOWABLE, UserError, shown
 
 GROUPS = {
-    "learn": (train, methods, evaluate, select, export),
+    "learn": (train, select, export, methods, evaluate),
     "data": (data,),
     "measure and read": (report, compare, bench),
     "shell": (completion,),

@@ -100,4 +100,5 @@ def _card(args: argparse.Namespace) -> int:
     if choice is not None:
         write_choice(Path(args.targets[0]), record, choice.clone)
     print(f"card of {args.label or record.label} in {out}")
+    print(f"next: sbac export {args.targets[0]} --out policy.onnx")
     return 0

@@ -64,7 +64,11 @@ def _select(args: argparse.Namespace) -> int:
         show(choice, args.json)  # before it is written: where that fails, the estimates are not lost
         record = choice.record
         write_choice(Path(args.targets[0]), record, choice.clone)
-    return 0 if args.tries is None else _try(runs[0], record, args.tries, args.env)
+    if args.tries is not None:
+        _try(runs[0], record, args.tries, args.env)
+    if not args.json:
+        print(f"next: sbac report {args.targets[0]} --card; sbac export {args.targets[0]} --out policy.onnx")
+    return 0
 
 
 def choose(
@@ -111,7 +115,7 @@ def show(choice: "Choice", as_lines: bool = False) -> None:
         print(choice_text(choice))
 
 
-def _try(run: "Run", choice: "ChoiceRecord", tries: int, environment: str | None) -> int:
+def _try(run: "Run", choice: "ChoiceRecord", tries: int, environment: str | None) -> None:
     from sbac.evaluation.evaluate_run import own_environment
     from sbac.text import counted
     from sbac.trust.choosing import policy_of, write_choice
@@ -128,4 +132,3 @@ def _try(run: "Run", choice: "ChoiceRecord", tries: int, environment: str | None
     print(trials_text(tried, ranked))
     reason = f"the largest mean return in {counted(tried.episodes, 'real episode')}"
     write_choice(run.folder, replace(choice, label=tried.label, decided=True, reason=reason))
-    return 0

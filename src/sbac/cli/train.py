@@ -146,6 +146,7 @@ def _train(args: argparse.Namespace) -> int:
         choice = choose([run], data)
         show(choice)
         write_choice(Path(out), choice.record, choice.clone)
+    print(f"next: {f'sbac report {out} --card' if args.select else f'sbac select {out}'}")
     return 0
 
 

@@ -193,7 +193,7 @@ def answer_section(choice: ChoiceRecord) -> Section:
         for row in choice.candidates
     ]
     words = (
-        f"By sbac select, from the log {choice.log.name} alone; in brackets 90 % intervals. Gains are discounted "
+        f"By sbac select, from the log alone ({choice.log.name}); in brackets 90 % intervals. Gains are discounted "
         f"({choice.discount:g}), over the log's {logged_text(choice.log)[1]}; a whole episode is what the policy earns "
         "in a learned model, undiscounted. sbac report --card says more of the policy that is taken."
     )
