@@ -165,7 +165,7 @@ def test_a_run_shows_itself(tmp_path: Path) -> None:
     assert repr(run) == "Run(sbac, preset quick, from log: 0 of 3 policies)"
     picture = sbac.plot(run, tmp_path / "curve.png")
     assert picture._repr_png_().startswith(b"\x89PNG") and (tmp_path / "curve.png").read_bytes() == picture.png
-    with pytest.raises(UserError, match="not evaluated"):
+    with pytest.raises(UserError, match="its log 'log' is not found"):
         sbac.plot(made_run(environment=None))
 
 

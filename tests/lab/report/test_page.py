@@ -111,6 +111,9 @@ def test_a_page_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     assert "distance from the logged actions" in text and "the log is not here" not in text and "loss " in text
     assert "dose [U] " in text and "valve " in text and "returns of episodes" in text
 
+    picture = sbac.plot(sbac.Run.load("first")).png  # of what it does, since it never played
+    assert picture.startswith(b"\x89PNG") and picture != sbac.plot(sbac.Run.load("second")).png
+
     capsys.readouterr()
     assert main(["compare", "first", "second"]) == 0
     lines = capsys.readouterr().out.splitlines()
