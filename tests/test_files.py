@@ -196,6 +196,13 @@ def test_compiled_programs_lie_where_others_cannot_write(
         cache_folder.cache_clear()
 
 
+@pytest.mark.parametrize("text", ["NaN", "[-Infinity]", '{"a": 1e400}'])
+def test_a_record_has_no_numbers_that_are_not_finite(text: str, tmp_path: Path) -> None:
+    (tmp_path / "value.json").write_text(text)
+    with pytest.raises(UserError, match="is no number of JSON"):
+        read_json(tmp_path / "value.json")
+
+
 @pytest.mark.parametrize(
     "text", ["[" * 100_000, "[" * 200 + "]" * 200, "1" * 5_000, '"\\u001b[2J"', '{"\\u0007": 1}', '["\\ud800"]']
 )

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -337,3 +338,38 @@ def test_sigterm_says_what_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture
         assert cli.main([*arguments, "--overwrite", "--hidden", "4"]) == 143
     assert capsys.readouterr().err.splitlines()[-1] == f"terminated; the run that was in {out} before is kept"
     assert cli.main([*arguments, "--resume"]) == 0
+
+
+BUSY = """
+    import hashlib, sys
+    from sbac import cli
+    from sbac.training import train
+
+    def busy(launches, **_):
+        print("busy", flush=True)
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # half an hour without a line of Python, as XLA may need
+
+    train.train_launches = busy
+    sys.exit(cli.main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "words", "said"),
+    [
+        (signal.SIGINT, ["--overwrite", "--hidden", "4"], "interrupted; the run that was in {out} before is kept"),
+        (signal.SIGTERM, ["--no-evaluate"], "terminated; nothing was kept, since it had not begun"),
+    ],
+)
+def test_compiling_is_not_waited_for(number: int, words: list[str], said: str, run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    if "--overwrite" in words:
+        shutil.copytree(run, out)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    command = [sys.executable, "-c", textwrap.dedent(BUSY), *TRAIN, *words, "--out", str(out)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None and child.stdout.readline() == "busy\n"
+        child.send_signal(number)
+        _, text = child.communicate(timeout=PATIENCE)
+    assert child.returncode == 128 + number and text.splitlines()[-1] == said.format(out=out)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before

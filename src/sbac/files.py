@@ -148,7 +148,7 @@ def finite(value: "Json") -> "Json":
 
 def read_json(path: Path) -> Any:
     try:
-        return decoded(read_bytes(path), parse_constant=_no_number)
+        return decoded(read_bytes(path), finite_only=True)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except (OSError, ValueError) as error:
@@ -159,10 +159,15 @@ def _no_number(word: str) -> NoReturn:
     raise ValueError(f"{word} is no number of JSON")
 
 
-def decoded(text: str | bytes, parse_constant: Callable[[str], Any] | None = None) -> Any:
+def _finite_number(word: str) -> float:
+    return float(word) if math.isfinite(float(word)) else _no_number(word)
+
+
+def decoded(text: str | bytes, finite_only: bool = False) -> Any:
     """The JSON value of a file, or a ValueError. It is not too deep, and its texts can be shown."""
+    constant, number = (_no_number, _finite_number) if finite_only else (None, None)
     try:
-        value: Any = json.loads(text, parse_constant=parse_constant)
+        value: Any = json.loads(text, parse_constant=constant, parse_float=number)
     except RecursionError:
         raise ValueError("too deep") from None
     check_json(value)

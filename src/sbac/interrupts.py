@@ -1,55 +1,110 @@
-"""Ctrl-C and SIGTERM on the command line: where they were raised and lost, `check` raises them again.
+"""Ctrl-C and SIGTERM on the command line: they end a command within seconds, wherever they hit it.
 
-Python raises KeyboardInterrupt wherever the main thread happens to be. In a callback of the garbage collector (JAX has
-one) or in a `__del__` it is printed as "Exception ignored in ..." and gone, and a long command would go on.
+Python raises KeyboardInterrupt when its main thread runs Python again: while XLA compiles, that may be minutes later.
+In a callback of the garbage collector (JAX has one) or in a `__del__` it is printed as "Exception ignored in ..." and
+gone. So `check` raises it again, and where a command does not end by itself, a thread ends the process.
 """
 
+import os
 import signal
+import sys
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from types import FrameType
+from typing import NoReturn
 
-_pressed = False
+PATIENCE = 2.0
+"""Seconds that a command has to end by itself, and then again those that it has to undo what is half done."""
+undoing: list[Callable[[], object]] = []
+"""What is to be done, the last first, where a process ends without leaving the blocks that it is in."""
+
+_pressed: int | None = None
+_ending = threading.Lock()
+"""Whoever has it ends the process: the main thread, or the one that waited for it."""
 
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM, which ends a command as Ctrl-C does."""
 
 
+def guarded(work: Callable[[], int], last_words: Callable[[int], object], own_process: bool) -> int:
+    """What `work` returns; where a signal ends it, 128 and the signal's number, after `last_words` of that number.
+
+    own_process: the process ends with it, at once: JAX would wait for what it compiles or runs, or crash over it.
+    """
+    with remembered(last_words if own_process else None):
+        try:
+            return work()
+        except KeyboardInterrupt as stopped:
+            number = signal.SIGTERM if isinstance(stopped, Terminated) else signal.SIGINT
+            if own_process and _ending.acquire():
+                _leave(number, last_words)
+            last_words(number)
+            return 128 + number
+
+
 @contextmanager
-def remembered() -> Generator[None, None, None]:
+def remembered(last_words: Callable[[int], object] | None = None) -> Generator[None, None, None]:
     """Inside this block Ctrl-C is raised as usual, SIGTERM likewise, and both are recorded for `check`.
 
-    Nothing changes where interrupts are ignored (as `nohup` may do) or have another handler, nor in other threads.
+    With `last_words` a thread waits for them too, and says these before it ends the process. Nothing changes where
+    interrupts are ignored (as `nohup` may do) or have another handler, nor in other threads.
     """
     global _pressed
     here = threading.current_thread() is threading.main_thread()
     if not here or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    signal.signal(signal.SIGINT, _press)
-    ends_at_once = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if ends_at_once:
-        signal.signal(signal.SIGTERM, _press)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        if ends_at_once:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        _pressed = False
+    heard = [signal.SIGINT, *([signal.SIGTERM] if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL else [])]
+
+    def press(number: int, frame: FrameType | None) -> None:
+        global _pressed
+        _pressed = number
+        if last_words is not None:  # it ends soon: a second one would only disturb that
+            for each in heard:
+                signal.signal(each, signal.SIG_IGN)
+        check()
+
+    with ExitStack() as stack:
+        for each in heard:
+            stack.callback(signal.signal, each, signal.signal(each, press))
+        if last_words is not None:
+            # Python writes a signal's number there at once, whatever the main thread is doing.
+            reader, writer = os.pipe()
+            os.set_blocking(writer, False)
+            stack.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(writer, warn_on_full_buffer=False))
+            threading.Thread(target=_end_late, args=(reader, last_words), daemon=True).start()
+        try:
+            yield
+        finally:
+            _pressed = None
 
 
 def check() -> None:
     """Raises KeyboardInterrupt if Ctrl-C was pressed and the exception was lost."""
-    if _pressed:
-        raise KeyboardInterrupt
+    if _pressed is not None:
+        raise Terminated if _pressed == signal.SIGTERM else KeyboardInterrupt
 
 
-def _press(number: int, frame: FrameType | None) -> None:
-    global _pressed
-    _pressed = True
-    if number == signal.SIGTERM:
-        raise Terminated
-    signal.default_int_handler(number, frame)
+def _end_late(signals: int, last_words: Callable[[int], object]) -> None:
+    """Waits for a signal and then for the command to end, and ends the process where it does not."""
+    number = 0
+    while number not in (signal.SIGINT, signal.SIGTERM):
+        number = os.read(signals, 1)[0]
+    time.sleep(PATIENCE)
+    if _ending.acquire(blocking=False):
+        _leave(number, last_words)
+
+
+def _leave(number: int, last_words: Callable[[int], object]) -> NoReturn:
+    """Undoes what is half done, says the last words and ends the process, even where one of these hangs."""
+    last_resort = threading.Timer(PATIENCE, os._exit, [128 + number])
+    last_resort.daemon = True
+    last_resort.start()
+    for end in (*reversed(undoing), partial(last_words, number), sys.stdout.flush, sys.stderr.flush):
+        with suppress(Exception):
+            end()
+    os._exit(128 + number)

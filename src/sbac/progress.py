@@ -4,6 +4,8 @@ import sys
 import threading
 import time
 
+from sbac import interrupts
+
 FIRST_LINE = 10.0
 """Seconds before the first plain line: what is done by then needs none."""
 EVERY_LINE = 60.0
@@ -29,6 +31,9 @@ class Display:
     def reach(self, done: int, note: str) -> None:
         pass
 
+    def say(self, text: str) -> None:
+        pass
+
 
 class Progress:
     """Steps done, steps a second, time left and a note, one line per stretch of work; or nothing at all.
@@ -41,9 +46,11 @@ class Progress:
 
     def __enter__(self) -> "Progress":
         self._display.start()
+        interrupts.undoing.append(self._display.stop)  # a terminal has its cursor back
         return self
 
     def __exit__(self, *error: object) -> None:
+        interrupts.undoing.remove(self._display.stop)
         self._display.stop()
 
     def begin(self, label: str, total: int, done: int = 0) -> None:
@@ -53,6 +60,10 @@ class Progress:
     def reach(self, done: int, note: str = "") -> None:
         """Sets how many steps of the newest line are done."""
         self._display.reach(done, note)
+
+    def say(self, text: str) -> None:
+        """A line of its own, which stays."""
+        self._display.say(text)
 
 
 def _display(shown: bool | None) -> Display:
@@ -99,6 +110,9 @@ class TerminalBar(Display):
         task = self._bar.tasks[-1]
         rate = f"{task.speed:,.0f} steps/s" if task.speed else ""
         self._bar.update(task.id, completed=done, rate=rate, note=note)
+
+    def say(self, text: str) -> None:
+        self._bar.console.print(text, markup=False, highlight=False)
 
 
 class Stretch:
@@ -153,6 +167,9 @@ class PlainLines(Display):
         if self._now is not None:
             self._now.reach(done, note)
 
+    def say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
     def _write(self) -> None:
         pause = FIRST_LINE
         while not self._stopped.wait(pause):
@@ -179,6 +196,10 @@ class NotebookBar(Display):
         if self._now is not None:
             self._now.reach(done, note)
             self._show()
+
+    def say(self, text: str) -> None:
+        self._end_line()
+        print(text, file=sys.stderr, flush=True)
 
     def _show(self) -> None:
         if self._now is not None:

@@ -18,7 +18,7 @@ from sbac.algorithms.base import Algorithm, Spec
 from sbac.config import changed, fields_of
 from sbac.errors import UserError
 from sbac.exporting import export_policy as exporting
-from sbac.policy import Floats, Policy
+from sbac.policy import FORMULAS, Floats, Policy
 from sbac.policy.formulas import COMMITTEE_OF, SINGLE, act
 from tests.algorithms import harness
 from tests.exporting.policies import make_policy
@@ -84,6 +84,8 @@ def test_the_policies_of_richer_behaviours(behaviour: str) -> None:
 def test_the_file(tmp_path: Path) -> None:
     """Names, shapes and types as documented; the policy's config as metadata; equal policies make equal files."""
     policy = make_policy("tanh-gaussian")
+    names = {"observations": ["glucose [mg/dl]", "b", "c", "d", "e"], "actions": ["dose [U]", "v", "w"]}
+    policy.config["columns"] = names
     sbac.export(policy, tmp_path / "a.onnx")
     sbac.export(policy, tmp_path / "b.onnx")
     assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
@@ -91,12 +93,25 @@ def test_the_file(tmp_path: Path) -> None:
     (given,), (result,) = session.get_inputs(), session.get_outputs()
     assert (given.name, given.shape, given.type) == ("observations", ["n", 5], "tensor(float)")
     assert (result.name, result.shape, result.type) == ("actions", ["n", 3], "tensor(float)")
-    (entry,) = onnx.load(str(tmp_path / "a.onnx")).metadata_props
-    assert entry.key == "sbac" and json.loads(entry.value)["config"] == policy.config
+    about = {entry.key: entry.value for entry in onnx.load(str(tmp_path / "a.onnx")).metadata_props}
+    assert json.loads(about["sbac"])["config"] == policy.config and "NaN in, NaN out" in about["note"]
+    assert {field: json.loads(about[field]) for field in names} == names
     for rows in (1, 7, 0):
         observations = np.random.default_rng(rows).normal(size=(rows, 5)).astype(np.float32)
         (actions,) = session.run(None, {"observations": observations})
         np.testing.assert_allclose(actions, policy(observations), atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", FORMULAS)
+def test_nan_in_nan_out(kind: str) -> None:
+    """Of a row alone: a bound or a choice among candidates must not make a number of it."""
+    _, run = exporting.program(make_policy(kind), "onnx")
+    assert run is not None
+    observations = np.zeros((6, 5), np.float32)
+    for row, value in enumerate((np.nan, np.inf, -np.inf)):
+        observations[row, row] = value
+    actions = run(observations)
+    assert np.isnan(actions[:3]).all() and np.isfinite(actions[3:]).all()
 
 
 def test_actions_stay_within_bounds(tmp_path: Path) -> None:

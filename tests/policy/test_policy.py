@@ -70,6 +70,7 @@ def test_what_is_no_policy(header: dict[str, str], message: str, tmp_path: Path)
         ("gaussian", {"log_std": np.zeros((2, 2, 3))}),
         ("deterministic", {"scale/action_low": np.full(3, 9.0)}),
         ("deterministic", {"scale/observation_mean": np.zeros((5, 1, 5))}),
+        ("committee-of-deterministic", {"scale/observation_std": np.ones(4)}),
         ("deterministic", {"policy/weights/0": np.zeros((2, 5, 32)), "policy/biases/0": np.zeros((2, 32))}),
         ("deterministic", {"policy/weights/4": np.zeros((3, 3)), "policy/biases/4": np.zeros(3)}),
         ("deterministic", {"policy/weights/3": np.zeros((3, 3))}),
@@ -105,6 +106,19 @@ def test_every_kind_passes_the_check_of_its_file(kind: str, tmp_path: Path) -> N
     policy = policies.make_policy(kind, normalise=True)
     policy.save(tmp_path / "policy")
     assert Policy.load(tmp_path / "policy").hash == policy.hash
+
+
+def test_weights_that_overflow_are_refused_and_not_played_as_nan(tmp_path: Path) -> None:
+    policy = policies.make_policy("deterministic")
+    for name in ("policy/biases/0", "policy/weights/1"):
+        policy.arrays[name] *= 1e30
+    policy.save(tmp_path / "policy")
+    with pytest.raises(UserError, match="not a finite number"):
+        Policy.load(tmp_path / "policy")
+    for act in (policy, policy.sample):
+        with pytest.raises(UserError, match="not a finite number"):
+            act(np.ones((4, 5)))
+    assert np.isnan(policy.unchecked(np.ones((4, 5)))).any()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

@@ -11,7 +11,7 @@ import sbac
 from sbac.algorithms import REGISTRY, find
 from sbac.algorithms.base import Actor, Algorithm, Phase, Spec
 from sbac.config import Config, Options, config, fields_of, nested, per_run
-from sbac.training.engine import Program, fields_read
+from sbac.training.engine import Program, traced
 from sbac.training.grid import members
 from sbac.training.table import Scaling, build_table, draw, join
 
@@ -106,8 +106,8 @@ def test_what_a_phase_reads_is_found_in_groups_in_metrics_and_in_the_policy() ->
     (run,) = members(method, "quick", 1, {})
     scaling = Scaling.of(data, run.config)
     spec = Spec(3, 2, jnp.zeros((1, 5, 3)))
-    reads = fields_read(method, run, build_table(data, scaling), spec)
-    assert reads == [set(), {"inner_size"}, {"inner_size", "discount"}]
+    reads, work = traced(method, run, build_table(data, scaling), spec)
+    assert reads == [set(), {"inner_size"}, {"inner_size", "discount"}] and work == [0.0, 0.0, 0.0]
 
 
 def test_a_chunk_can_be_cut_anywhere() -> None:

@@ -13,6 +13,9 @@ import sbac
 from sbac import files
 from sbac.errors import UserError
 from sbac.report.card import true_returns
+from sbac.report.compare import compare
+from sbac.report.page import run_page
+from sbac.results.describe import describe
 from sbac.runs import RunRecord, Watch
 from sbac.training.folder import Folder, open_folder
 from sbac.trust.choosing import DIVERGED, candidate_record
@@ -139,6 +142,12 @@ def test_an_evaluation_names_the_policy_that_played(tmp_path: Path) -> None:
     judged = candidate_record("seed=0", 0, {}, DIVERGED, policy.hash)
     assert true_returns(run, judged) == run.evaluation_rows[-1].episodes.discounted_returns
     assert true_returns(run, replace(judged, policy="another")) is None
+    assert describe(run).replaced is None
+    other, said = sbac.Run.load(tmp_path / "run"), "the policy in the run's folder is another one"
+    other.policies[0].arrays["policy/biases/0"] += 1.0
+    assert describe(other).replaced == ["seed=0"]
+    assert said in compare(run, other, ("a", "b")) and said not in compare(run, run, ("a", "b"))
+    assert '<p class="warning">seed=0: the policy in the run' in run_page(describe(other))
 
 
 def test_what_was_said_of_the_replaced_policies_goes_with_them(finished: Path, tmp_path: Path) -> None:

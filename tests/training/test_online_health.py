@@ -100,3 +100,22 @@ def test_an_exploding_run_of_a_grid_is_marked() -> None:
     run = sbac.train_online("Pendulum-v1", "td3", evaluate=False, **options)
     assert list(run.failures) == run.diverged == ["learning_rate=1e+38_seed=0"]
     assert all(policy.is_finite for policy in run.policies)
+
+
+def test_a_run_that_is_replaced_stays_until_the_new_one_has_its_policies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    sbac.train_online("Pendulum-v1", "td3", evaluate=False, out=out, **SMALL)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with monkeypatch.context() as patch:
+        patch.setattr("sbac.training.online.train.policy_file", full_disk)
+        for folder in (out, tmp_path / "new"):
+            with pytest.raises(OSError, match="No space left"):
+                sbac.train_online("Pendulum-v1", "td3", evaluate=False, out=folder, overwrite=True, **SMALL)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    assert sbac.Run.load(tmp_path / "new").metrics  # nothing was replaced: what was logged is worth more than nothing
+
+
+def full_disk(*_: object) -> None:
+    raise OSError("No space left on device")

@@ -6,6 +6,7 @@ Every command has a file here, with a function `add` that declares its options, 
 import argparse
 import errno
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from select import POLLERR, poll
@@ -16,7 +17,7 @@ from sbac.cli.core import HELP, Commands, Parser
 from sbac.errors import UNSHOWABLE, UserError, shown
 
 GROUPS = {
-    "learn": (train, methods, evaluate, select, export),
+    "learn": (train, select, export, methods, evaluate),
     "data": (data,),
     "measure and read": (report, compare, bench),
     "shell": (completion,),
@@ -29,11 +30,20 @@ REQUIRED = frozenset(
 """What sbac is installed with, unless it was installed without its requirements in order to act alone."""
 
 
-@interrupts.remembered()
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; bad input ends with one line on stderr and exit code 2."""
+    """Runs a command, that of this process where no arguments are given; its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     args = argparse.Namespace(kept=str, extra=[])
+
+    def last_words(number: int) -> None:
+        ended = "terminated" if number == signal.SIGTERM else "interrupted"
+        print("; ".join(filter(None, [ended, args.kept()])), file=sys.stderr)
+
+    return interrupts.guarded(lambda: run(words, args), last_words, own_process=arguments is None)
+
+
+def run(words: Sequence[str], args: argparse.Namespace) -> int:
+    """Runs a command; bad input ends with one line on stderr and exit code 2. `args` is filled as it is parsed."""
     try:
         parser = build_parser()
         for word in words:
@@ -68,10 +78,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"error: {shown(str(error.filename or 'writing'))}: {error.strerror}", file=sys.stderr)
             return 2
         raise
-    except KeyboardInterrupt as stopped:
-        ended = isinstance(stopped, interrupts.Terminated)
-        print("; ".join(filter(None, ["terminated" if ended else "interrupted", args.kept()])), file=sys.stderr)
-        return 143 if ended else 130
 
 
 def reader_has_left() -> bool:

@@ -37,12 +37,14 @@ def add(commands: Commands) -> None:
 def _report(args: argparse.Namespace) -> int:
     from pathlib import Path
 
+    from sbac.cli.select import decided_last
     from sbac.files import write_atomic
     from sbac.lab.cells import CellRecord
     from sbac.lab.report.inputs import read_inputs, render_strips
     from sbac.lab.report.markdown import write_tables
     from sbac.lab.report.page import build_page
     from sbac.report.page import run_page
+    from sbac.runs import Run
     from sbac.text import counted
 
     if args.card:
@@ -61,7 +63,7 @@ def _report(args: argparse.Namespace) -> int:
         out = Path(args.out or "report.html")
         strips = render_strips(inputs) if args.render else []
         if len(records) == 1 and not isinstance(records[0], CellRecord):
-            page = run_page(records[0], args.title, strips)
+            page = run_page(records[0], args.title, strips, decided_last(Run.load(inputs[0][1])))
         else:
             page = build_page(records, args.title, strips, developed_on)
         write_atomic(out, page.encode())
@@ -99,4 +101,5 @@ def _card(args: argparse.Namespace) -> int:
     if choice is not None:
         write_choice(Path(args.targets[0]), record, choice.clone)
     print(f"card of {args.label or record.label} in {out}")
+    print(f"next: sbac export {args.targets[0]} --out policy.onnx")
     return 0

@@ -66,6 +66,9 @@ def _select(args: argparse.Namespace) -> int:
     if args.env is not None and args.tries is None:
         raise UserError("--env: only read with --try; the choice itself needs no environment")
     runs = [Run.load(Path(target)) for target in args.targets]
+    args.kept = lambda: (
+        f"{args.targets[0]} is as it was" + ("" if args.tries is None else ", with the episodes that were played")
+    )
     record = None if args.tries is None else decided_last(runs[0])  # trying goes on where it stopped
     if record is None:
         data = None if args.data is None else load_log(args.data, args)
@@ -74,7 +77,11 @@ def _select(args: argparse.Namespace) -> int:
         show(choice, args.json)  # before it is written: where that fails, the estimates are not lost
         record = choice.record
         write_choice(Path(args.targets[0]), record, choice.clone)
-    return 0 if args.tries is None else _try(runs[0], record, args.tries, args.env)
+    if args.tries is not None:
+        _try(runs[0], record, args.tries, args.env)
+    if not args.json:
+        print(f"next: sbac report {args.targets[0]} --card; sbac export {args.targets[0]} --out policy.onnx")
+    return 0
 
 
 def choose(
@@ -123,7 +130,7 @@ def show(choice: "Choice", as_lines: bool = False) -> None:
         print(choice_text(choice))
 
 
-def _try(run: "Run", choice: "ChoiceRecord", tries: int, environment: str | None) -> int:
+def _try(run: "Run", choice: "ChoiceRecord", tries: int, environment: str | None) -> None:
     from sbac.evaluation.evaluate_run import own_environment
     from sbac.text import counted
     from sbac.trust.choice import policy_of, write_choice
@@ -140,4 +147,3 @@ def _try(run: "Run", choice: "ChoiceRecord", tries: int, environment: str | None
     print(trials_text(tried, ranked))
     reason = f"the largest mean return in {counted(tried.episodes, 'real episode')}"
     write_choice(run.folder, replace(choice, label=tried.label, decided=True, reason=reason))
-    return 0

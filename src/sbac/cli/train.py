@@ -124,7 +124,8 @@ def _train(args: argparse.Namespace) -> int:
     }
     if online:
         steps = _check_online(args)
-        args.kept = lambda: "start again with --overwrite"
+        replaced = f"the run that was in {out} before is kept" if (Path(out) / "config.json").exists() else None
+        args.kept = lambda: replaced or "what was logged is kept; start again with --overwrite"
         return _show(train_online(args.env or args.dataset, args.algorithm, steps=steps, **asked), out)
     args.kept = lambda: _kept(Path(out), args)
     data = _log(args)
@@ -145,6 +146,7 @@ def _train(args: argparse.Namespace) -> int:
         choice = choose([run], data)
         show(choice)
         write_choice(Path(out), choice.record, choice.clone)
+    print(f"next: {f'sbac report {out} --card' if args.select else f'sbac select {out}'}")
     return 0
 
 

@@ -15,6 +15,10 @@ from sbac.policy.policy import FORMAT
 
 INPUT, OUTPUT = "observations", "actions"
 OPSET, IR_VERSION = 17, 8  # of 2022: ONNX Runtime reads them since 1.12
+NOTE = (
+    "Observations and actions are in the log's units, in the order of their names. NaN in, NaN out: where a number of "
+    "an observation is not finite, all its actions are NaN."
+)
 END = np.iinfo(np.int64).max  # of a slice without one
 
 Value = Union["Tensor", NDArray[Any], Sequence[int], float]
@@ -138,7 +142,8 @@ def onnx_bytes(policy: Policy) -> bytes:
         made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="sbac"
     )
     about = {"kind": policy.kind, "format": FORMAT, "config": policy.config}
-    helper.set_model_props(model, {"sbac": json.dumps(about, sort_keys=True)})
+    names = {field: json.dumps(names, ensure_ascii=False) for field, names in policy.columns.items()}
+    helper.set_model_props(model, {"sbac": json.dumps(about, sort_keys=True), **names, "note": NOTE})
     checker.check_model(model, full_check=True)
     return model.SerializeToString(deterministic=True)
 

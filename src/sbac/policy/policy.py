@@ -87,9 +87,9 @@ class Policy:
     def __call__(self, observations: ArrayLike | Mapping[str, ArrayLike]) -> Floats:
         """The deterministic action(s) for one observation or a batch of them.
 
-        An observation that is not finite is refused: its action would mean nothing.
+        An observation that is not finite is refused, since its action would mean nothing; so is an action.
         """
-        return self._apply(self._finite(observations), lambda x: self._formula.act(self.arrays, x))
+        return _finite_actions(self.unchecked(self._finite(observations)))
 
     def unchecked(self, observations: ArrayLike | Mapping[str, ArrayLike]) -> Floats:
         """As a call, but an observation that is not finite passes, and its action is not finite or arbitrary."""
@@ -107,7 +107,8 @@ class Policy:
         def draw(x: Floats) -> Floats:
             return within_bounds(self.arrays, self._formula.sample(self.arrays, standardised(self.arrays, x), rng))
 
-        return self._apply(self._finite(observations), draw)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return _finite_actions(self._apply(self._finite(observations), draw))
 
     def disagreement(self, observations: ArrayLike | Mapping[str, ArrayLike]) -> Floats:
         """How far the members of a committee are apart at each observation: the deviation of their actions around the
@@ -216,19 +217,21 @@ def _check(policy: Policy, diverged: bool) -> None:
     for name, array in arrays.items():  # a committee's members have scales of their own
         if name.endswith("scale/observation_std") and not (array > 0).all():
             raise ValueError(f"{name} has numbers that are not above 0")
+    for first, second in (SCALES[:2], SCALES[2:]):
+        if arrays[first].ndim != 1 or arrays[first].shape != arrays[second].shape:
+            shapes = f"{arrays[first].shape} and {arrays[second].shape}"
+            raise ValueError(f"{first} and {second} have the shapes {shapes}; expected equal ones with 1 axis")
     if (arrays["scale/action_low"] > arrays["scale/action_high"]).any():
         raise ValueError("scale/action_low is above scale/action_high")
-    for name in SCALES:
-        if arrays[name].ndim != 1:
-            raise ValueError(f"{name} has {arrays[name].ndim} axes, not 1")
     for name in arrays:
         _check_layer(arrays, name)
     if [*map(len, policy.columns.values())] != [policy.observation_size, policy.action_size]:
         raise ValueError("columns: expected a name for each number")
     draws = not isinstance(FORMULAS[policy.kind], Committee)
-    for act in (policy.unchecked, policy.sample) if draws else (policy.unchecked,):
-        shape = act(np.zeros((2, policy.observation_size), np.float32)).shape
-        if shape != (2, policy.action_size):
+    usual = np.stack([arrays["scale/observation_mean"]] * 2)
+    for act in (policy.unchecked,) if diverged else (policy, policy.sample) if draws else (policy,):
+        shape = act(usual).shape
+        if shape != usual.shape[:1] + arrays["scale/action_low"].shape:
             raise ValueError(f"actions of shape {shape[1:]}, other than those of the bounds")
 
 
@@ -247,6 +250,12 @@ def _check_layer(arrays: Mapping[str, Floats], name: str) -> None:
     weights, *biases = (arrays[other].shape for other in expected)
     if weights[:-2] + weights[-1:] != biases[0] or any(weights[:-1] != before for before in biases[1:]):
         raise ValueError(f"{name} does not fit the layers beside it")
+
+
+def _finite_actions(actions: Floats) -> Floats:
+    if not np.isfinite(actions).all():
+        raise UserError("the policy's action is not a finite number: its weights are too large")
+    return actions
 
 
 def as_floats(what: str, values: ArrayLike) -> Floats:

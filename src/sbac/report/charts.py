@@ -96,17 +96,26 @@ def return_chart(data: str, shown: Shown, names: Sequence[str]) -> Chart:
 
 
 def action_charts(data: str, shown: Shown, names: Sequence[str]) -> list[Chart]:
-    """What the policies do in states of the data, beside what the data did there, for each dimension of the action."""
-    of_data = next((s.record.actions for s in shown.values() if s.record.actions is not None), None)
-    charts: list[Chart] = []
-    for i, counts in enumerate([] if of_data is None else of_data.data):
-        assert of_data is not None
-        edges = np.linspace(of_data.low[i], of_data.high[i], len(counts) + 1)
+    """A chart for each dimension of the action."""
+    return [
+        Chart(name, data, line_chart(tuple(lines), (), "action"), data)
+        for name, lines in action_lines(shown, names).items()
+    ]
+
+
+def action_lines(shown: Shown, names: Sequence[str]) -> dict[str, list[Line]]:
+    """What the policies do in states of the data, beside what the data did there: for each action, by its name."""
+    record = next((s.record for s in shown.values() if s.record.actions is not None), None)
+    if record is None or record.actions is None:
+        return {}
+    actions, drawn = record.actions, dict[str, list[Line]]()
+    for i, counts in enumerate(actions.data):
+        edges = np.linspace(actions.low[i], actions.high[i], len(counts) + 1)
         policies = {name: taken for name, s in shown.items() if (taken := actions_of(s)) is not None}
         lines = [_stairs(name, colour_of(name, names), edges, np.array(p.counts[i])) for name, p in policies.items()]
-        lines.append(_stairs("data", GREY, edges, np.array(counts)))
-        charts.append(Chart(f"Action {i + 1}", data, line_chart(tuple(lines), (), "action"), data))
-    return charts
+        title = f"Action {i + 1}" if record.columns is None else record.columns["actions"][i]
+        drawn[title] = [*lines, _stairs("data", GREY, edges, np.array(counts))]
+    return drawn
 
 
 def actions_of(s: Series) -> ActionCounts | None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from sbac.records import as_json, is_list, is_object
 from sbac.results.describe import describe
+from sbac.results.outcome import replaced_text
 from sbac.results.series import Series, series_of
 from sbac.results.statistics import probability_of_improvement
 from sbac.runs import Run
@@ -22,6 +23,9 @@ def compare(first: Run, second: Run, names: tuple[str, str]) -> str:
         text_table(["", *names], fields) if fields else "the configurations are the same",
         text_table(head, scores) if scores else "neither run was evaluated",
     ]
+    for name, run in zip(names, (first, second), strict=True):
+        if text := replaced_text(describe(run)):
+            parts.append(f"{name}: {text}")
     if choices:
         parts.append(choices)
     elif not scores:

@@ -19,10 +19,12 @@ from sbac.report import charts
 from sbac.report.charts import Chart, Shown
 from sbac.report.drawing import colour_of
 from sbac.results.measured import MeasuredRun
-from sbac.results.outcome import difference, verdict
+from sbac.results.outcome import difference, replaced_text, verdict
 from sbac.results.series import Series, series_of
 from sbac.results.statistics import mean_interval, paired_difference
 from sbac.text import counted, counted_policies, number, number_or_blank, phases_text, setting_text, within
+from sbac.trust.choice import LOG, ChoiceRecord
+from sbac.trust.describe import decimals, episode_text, logged_text
 
 HERE = Path(__file__).parent
 Strip = tuple[str, bytes]
@@ -131,11 +133,17 @@ def render(
     )
 
 
-def run_page(record: MeasuredRun, title: str = "sbac report", strips: Sequence[Strip] = ()) -> str:
-    """The page of one run."""
+def run_page(
+    record: MeasuredRun,
+    title: str = "sbac report",
+    strips: Sequence[Strip] = (),
+    choice: ChoiceRecord | None = None,
+) -> str:
+    """The page of one run. `choice`: what `sbac select` says of it, which comes first."""
     series = series_of(record)
     group = ChartGroup({record.data.name: {s.label: s for s in series}})
     sections = [
+        *([] if choice is None else [answer_section(choice)]),
         outcome_section(series),
         Section("scores", "Scores", every_setting(series)),
         *chart_sections([group]),
@@ -165,6 +173,39 @@ def subtitle(records: Sequence[MeasuredRun], series: Sequence[Series]) -> str:
 # --- What came out ------------------------------------------------------------------------------------------------
 
 
+def answer_section(choice: ChoiceRecord) -> Section:
+    """What the log alone says: the policy that is taken, what it is expected to gain, what speaks against it."""
+    taken = next(candidate for candidate in choice.candidates if candidate.label == choice.label)
+    digits = decimals(choice.log.value)
+    if taken.gain is None or taken.gain_low is None:
+        expected = "Nothing reliable can be said of its gain over the log."
+    else:
+        expected = f"Expected gain over the log: {within(taken.gain, taken.gain_low, taken.gain_high, digits)}."
+    heads = ("policy", "whole episode", "gain over the log", "")
+    rows = [(LOG, logged_text(choice.log)[0], "", "")]
+    rows += [
+        (
+            row.label,
+            episode_text(row),
+            "" if row.gain is None else within(row.gain, row.gain_low, row.gain_high, digits),
+            "taken" if row is taken else "set aside" if row.set_aside else "",
+        )
+        for row in choice.candidates
+    ]
+    words = (
+        f"By sbac select, from the log alone ({choice.log.name}); in brackets 90 % intervals. Gains are discounted "
+        f"({choice.discount:g}), over the log's {logged_text(choice.log)[1]}; a whole episode is what the policy earns "
+        "in a learned model, undiscounted. sbac report --card says more of the policy that is taken."
+    )
+    part = PagePart(
+        lines=[f"{choice.label} is taken: {choice.reason}. {expected}"],
+        warnings=taken.warnings,
+        table=text_rows(heads, rows),
+        notes=[words],
+    )
+    return Section("answer", "What the log says", [part])
+
+
 def outcome_section(series: Sequence[Series]) -> Section:
     """Of runs: the log, the clone and the policy side by side, a verdict, and what is known without an environment."""
     played, unplayed = [s for s in series if s.evaluated], [s for s in series if not s.evaluated]
@@ -177,13 +218,15 @@ def outcome_section(series: Sequence[Series]) -> Section:
             "seeds. The clone imitates the log; a policy that does not beat it has gained nothing by learning."
         )
         verdicts = [text for text in map(verdict, by_record) if text]
-        parts.append(PagePart(lines=verdicts, table=_table(heads, map(_outcome_row, played)), notes=[words]))
+        replaced = [text for (first, *_) in by_record if (text := replaced_text(first.record))]
+        table = _table(heads, map(_outcome_row, played))
+        parts.append(PagePart(lines=verdicts, warnings=replaced, table=table, notes=[words]))
     if unplayed:
         heads = ("policy", "seeds", "steps", "last losses", "distance from the logged actions")
         words = (
-            "No environment was given, so nothing was played. Losses: of the last phase, at its end, the mean over "
-            "seeds. Distance: the mean of |policy's action - logged action| in states of the log, as a share of the "
-            "action's range."
+            "Without an environment: sbac select RUN judges these policies from the log alone. Losses: of the last "
+            "phase, at its end, the mean over seeds. Distance: the mean of |policy's action - logged action| in states "
+            "of the log, as a share of the action's range."
         )
         parts.append(PagePart(table=_table(heads, map(_unplayed_row, unplayed)), notes=[words]))
     return Section("outcome", "What came out", parts)
@@ -233,7 +276,7 @@ def every_setting(series: Sequence[Series]) -> list[PagePart]:
         )
         name = f"Every setting ({length})"
         parts.append(PagePart(table=_table(heads, rows), notes=[caption], summary=name, unfolded=len(rows) <= 30))
-    return parts or [PagePart(notes=["Nothing was played: see above what can be said without an environment."])]
+    return parts if series else [PagePart(notes=["There are no results yet."])]
 
 
 def _setting_row(s: Series) -> Row:
@@ -332,6 +375,7 @@ def facts(record: MeasuredRun) -> dict[str, object]:
     return {
         "method": f"{record.algorithm}, preset {record.preset}",
         "data": as_json(dataclasses.replace(record.data, returns=None)),
+        **(record.columns or {}),
         "settings": {name: _values(record, name) for name in record.grid},
         "seeds": record.seeds,
         "config": record.config,

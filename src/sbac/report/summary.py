@@ -43,7 +43,7 @@ def outcome(run: Run) -> str:
     """What came of a run: its policies beside the clone and the log, and a verdict in a sentence."""
     log = run.record.log
     if run.record.evaluation.environment is None:
-        text = "not evaluated (--env names an environment to do it in)"
+        text = "not evaluated in an environment"
         if log is None:
             return text
         return f"{text}\nthe log's episodes: mean return {number(log.mean)}, best tenth {number(log.best_tenth)}"

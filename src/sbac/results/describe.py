@@ -25,7 +25,17 @@ from sbac.results.measured import (
     RunPoint,
     Watched,
 )
-from sbac.runs import DataRecord, EvaluationRow, LogReturns, MetricRow, Place, Run, RunRecord, policy_setting
+from sbac.runs import (
+    DataRecord,
+    EvaluationRow,
+    LogReturns,
+    MetricRow,
+    Place,
+    Run,
+    RunRecord,
+    policy_record,
+    policy_setting,
+)
 from sbac.text import significant
 
 if TYPE_CHECKING:
@@ -61,7 +71,25 @@ def describe(run: Run, data: "Dataset | None" = None) -> MeasuredRun:
         metrics=_metric_tables(run.metric_rows, grid),
         actions=None if data is None else _actions(run, data, grid),
         log=record.log if data is None else LogReturns.of(data.returns),
+        columns=None if record.columns is None else {field: [*names] for field, names in record.columns.items()},
+        replaced=_replaced(run) or None,
     )
+
+
+def _replaced(run: Run) -> list[str]:
+    """The policies whose hash is not that of the one which played at the end of their training."""
+    ends = {label: common.steps[-1] for label, common in zip(run.record.labels, run.record.common, strict=True)}
+    last = {
+        json.dumps([row.place.seed, _setting(row.place, row.place.setting), row.place.step]): row.episodes.policy
+        for row in run.evaluation_rows
+    }
+    labels: list[str] = []
+    for policy in run.policies:
+        about = policy_record(policy)
+        played = last.get(json.dumps([about.seed, policy_setting(policy, about.grid), ends.get(about.label)]))
+        if played not in (None, policy.hash) and about.failed is None:  # a failed one is the last good one
+            labels.append(about.label)
+    return labels
 
 
 def _online_data(record: RunRecord) -> DataRecord:

@@ -126,6 +126,10 @@ class MeasuredRun:
     metrics: list[MetricTable]
     actions: Actions | None = None
     log: LogReturns | None = None
+    columns: Mapping[str, list[str]] | None = None
+    """What the data calls its observations and actions."""
+    replaced: list[str] | None = None
+    """The labels of policies that are others than those which played at the end of training."""
 
     @cached_property
     def _shared(self) -> SharedFields:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from sbac.results.measured import MeasuredRun
 from sbac.results.series import Series
 from sbac.results.statistics import Floats, Interval, paired_difference
 from sbac.text import signed
@@ -21,6 +22,16 @@ def verdict(series: Sequence[Series]) -> str:
         return ""
     chosen = f", the best of {len(evaluated)} settings by these same episodes" if len(evaluated) > 1 else ""
     return f"{best.label}{chosen}: {', '.join(parts)}."
+
+
+def replaced_text(record: MeasuredRun) -> str:
+    """Says which policies are others than those that played; nothing where all are the same."""
+    if not record.replaced:
+        return ""
+    return (
+        f"{', '.join(record.replaced)}: the policy in the run's folder is another one than the one that played; "
+        "sbac evaluate RUN plays it"
+    )
 
 
 def _above(s: Series) -> list[str]:

@@ -20,6 +20,7 @@ from sbac.algorithms.base import Actor, Algorithm, AnyPhase, Batch, Metrics, Spe
 from sbac.config import Value, fields_of, values_of
 from sbac.nn import Tree, precision, take
 from sbac.nn.typed import Jitted, jit, loop, scan, shapes, strongly_typed
+from sbac.training.cost import multiplications
 from sbac.training.devices import Device, Devices, local_devices
 from sbac.training.grid import Member, stack
 from sbac.training.table import Table, draw
@@ -68,7 +69,7 @@ class Program:
         """`devices`: those to train on; None: all of this machine."""
         self.algorithm = algorithm
         self.runs = runs
-        self._reads = fields_read(algorithm, runs[0], table, spec)
+        self._reads, self._work = traced(algorithm, runs[0], table, spec)
         self.distinct = [distinct_runs(runs, reads) for reads in self._reads]
         self._devices = Devices(local_devices() if devices is None else devices, len(set(self.distinct[-1])))
         self.spec = spec
@@ -84,6 +85,10 @@ class Program:
         for run, row in enumerate(rows):
             first.setdefault(row, run)
         return [self.runs[first[row]] for row in range(len(first))]
+
+    def work(self, phase: int, steps: int) -> float:
+        """The multiplications of so many steps of all the runs of a phase."""
+        return steps * len(self.members(phase)) * self._work[phase]
 
     def distinguishing(self, phase: int) -> set[str]:
         """The config fields that a phase's outcome depends on: the shared ones, and the per-run ones that it read."""
@@ -288,13 +293,15 @@ def _metrics(phase: AnyPhase, config: Tree, past: Tree, state: Tree, table: Tabl
     return phase.update(config, past, state, batch, key, Step(jnp.zeros((), jnp.int32)))[1]
 
 
-def fields_read(algorithm: Algorithm, run: Member, table: Table, spec: Spec) -> list[set[str]]:
-    """For each phase, the per-run config fields that it or a phase before it reads, found by tracing it once."""
+def traced(algorithm: Algorithm, run: Member, table: Table, spec: Spec) -> tuple[list[set[str]], list[float]]:
+    """What tracing a step of each phase tells: the per-run config fields that it or a phase before it reads, and the
+    multiplications of its matrix products."""
     key = jax.random.key(0, impl="threefry2x32")
     names = [name for name, field in fields_of(type(run.config)).items() if field.spec.per_run]
     config: Tree = take(stack([run.config]), 0)
     past: dict[str, Tree] = {}
     reads: list[set[str]] = []
+    work: list[float] = []
     for phase in algorithm.phases:
 
         def trace(config: Tree, table: Table, past: Tree, phase: AnyPhase = phase) -> tuple[Tree, Metrics, Actor]:
@@ -303,12 +310,14 @@ def fields_read(algorithm: Algorithm, run: Member, table: Table, spec: Spec) -> 
             state, metrics = phase.update(config, past, state, batch, key, Step(jnp.zeros((), jnp.int32)))
             return state, metrics, phase.actor(config, past, state)
 
-        traced, (past[phase.name], _, _) = _jax.make_jaxpr(trace, return_shape=True)(config, table, dict(past))
-        used = {id(v) for line in traced.jaxpr.eqns for v in line.invars} | set(map(id, traced.jaxpr.outvars))
+        closed, (past[phase.name], _, _) = _jax.make_jaxpr(trace, return_shape=True)(config, table, dict(past))
+        jaxpr = closed.jaxpr
+        used = {id(v) for line in jaxpr.eqns for v in line.invars} | set(map(id, jaxpr.outvars))
         # The config comes first among the inputs: its leaves are the per-run fields, in their order.
-        read = {name for name, v in zip(names, traced.jaxpr.invars, strict=False) if id(v) in used}
+        read = {name for name, v in zip(names, jaxpr.invars, strict=False) if id(v) in used}
         reads.append(read.union(*reads[-1:]))
-    return reads
+        work.append(multiplications(jaxpr))
+    return reads, work
 
 
 def distinct_runs(runs: Sequence[Member], reads: set[str]) -> list[int]:

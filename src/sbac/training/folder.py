@@ -3,12 +3,13 @@
 import contextlib
 import fcntl
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeGuard
 
-from sbac import files
+from sbac import files, interrupts
 from sbac.callbacks import Callback, Callbacks
 from sbac.errors import InUseError, UserError, path_of
 from sbac.records import Json, as_json
@@ -64,6 +65,7 @@ class OpenFolder:
         self.is_new = False
         self._aside = path / ".replaced"
         self._handle = -1
+        self._moving = threading.Lock()  # where an interrupt finds this thread busy, another one restores the folder
         try:
             path.mkdir(parents=True, exist_ok=True)
             self._handle = os.open(path, os.O_RDONLY)
@@ -76,6 +78,7 @@ class OpenFolder:
             raise InUseError(f"{path}: in use by another process") from None
         except OSError:
             pass  # a file system without locks
+        interrupts.undoing.append(self.restore)
 
     def set_aside(self) -> None:
         """Moves the present run aside. What a kill has left aside already is older, and stays there."""
@@ -90,33 +93,37 @@ class OpenFolder:
 
     def begun(self) -> None:
         """Removes the replaced run: the new one is under way."""
-        self.is_new = False
-        if self._aside.exists():
-            gone = self.path / ".removed"
-            files.remove(gone)
-            self._aside.rename(gone)  # at once: half of an old run must never be brought back
-            files.remove(gone)
+        with self._moving:
+            self.is_new = False
+            if self._aside.exists():
+                gone = self.path / ".removed"
+                files.remove(gone)
+                self._aside.rename(gone)  # at once: half of an old run must never be brought back
+                files.remove(gone)
 
     def restore(self) -> None:
         """Undoes a run that never began: the folder holds the replaced run again, or none."""
-        if self._aside.exists():
-            # The new run's record is written when the old run lies aside as a whole: all that is here is new then.
-            if all((folder / "config.json").exists() for folder in (self.path, self._aside)):
+        with self._moving:
+            if self._aside.exists():
+                # The new run's record is written when the old run lies aside as a whole: all that is here is new then.
+                if all((folder / "config.json").exists() for folder in (self.path, self._aside)):
+                    self._clear()
+                for entry in self._aside.iterdir():
+                    files.remove(self.path / entry.name)
+                    entry.rename(self.path / entry.name)
+                self._aside.rmdir()
+            elif self.is_new:
                 self._clear()
-            for entry in self._aside.iterdir():
-                files.remove(self.path / entry.name)
-                entry.rename(self.path / entry.name)
-            self._aside.rmdir()
-        elif self.is_new:
-            self._clear()
-            with contextlib.suppress(OSError):
-                self.path.rmdir()  # if nothing else is in it
+                with contextlib.suppress(OSError):
+                    self.path.rmdir()  # if nothing else is in it
 
     def _clear(self) -> None:
         for name in CONTENTS:
             files.remove(self.path / name)
 
     def close(self) -> None:
+        with contextlib.suppress(ValueError):
+            interrupts.undoing.remove(self.restore)
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1

@@ -27,6 +27,7 @@ from sbac.nn import Tree
 from sbac.progress import Progress
 from sbac.runs import Run
 from sbac.training.checkpoint import BEGINNING, Checkpoint, Position, WarmNetworks, tree_arrays
+from sbac.training.cost import LONG, seconds
 from sbac.training.device_data import DeviceData, halves
 from sbac.training.engine import Inputs, Program
 from sbac.training.evaluations import note
@@ -139,6 +140,7 @@ class Training:
 
     def _run(self) -> None:
         at, phases = self._groups[0].checkpoint.at, self._method.phases
+        self._say_if_long(at)
         finals: dict[str, Tree] = {}
         state: Tree = None
         if at != BEGINNING:
@@ -157,6 +159,21 @@ class Training:
         states = _on_host(finals)
         for writer in self._writers:
             writer.finish(actors, states)
+
+    def _say_if_long(self, at: Position) -> None:
+        """Where the command line asks: that it will take more than an hour, and what takes less."""
+        request = self._groups[0].launch.request
+        if request.command is None:
+            return
+        left = [*self._program.runs[0].config.steps[at.phase :]]
+        left[:1] = [steps - at.step for steps in left[:1]]
+        needed = seconds(sum(self._program.work(at.phase + i, steps) for i, steps in enumerate(left)))
+        if needed > LONG:
+            log = (request.record.paths or [request.dataset.name])[0]
+            self._bar.say(
+                f"this will take about {max(2, round(needed / 3600))} hours on this machine; "
+                f"sbac learn {log} --minutes 15 does what can be done in 15 minutes"
+            )
 
     def _last_actors(self, index: int, finals: Mapping[str, Tree]) -> Actor:
         """The policies at the end of a phase."""

@@ -19,7 +19,7 @@ from sbac.report.summary import outcome
 from sbac.results.describe import describe
 from sbac.results.measured import MeasuredRun
 from sbac.runs import DataRecord, Episodes, EvaluationRow, LogReturns, MetricRow, Place, Run, RunRecord, Watch
-from sbac.trust.choice import CHOICE_FORMAT, CandidateRecord, ChoiceRecord, LogRecord
+from sbac.trust.choice import CHOICE_FORMAT, CandidateRecord, ChoiceRecord, LogRecord, read_choice
 from tests.exporting.policies import make_policy
 
 CLONES, POLICIES = (10.0, 12.0, 11.0), (20.0, 11.0, 23.0)
@@ -138,6 +138,20 @@ def test_runs_without_an_environment_are_compared_by_what_the_log_says(tmp_path:
     assert "do not compare" not in compare(first, second, names)
 
 
+def test_the_page_of_a_judged_run_opens_with_the_answer(tmp_path: Path) -> None:
+    page = run_page(describe(made_run(environment=None)))
+    assert "sbac select RUN judges these policies" in page and "is taken" not in page
+    for warnings, said in (
+        ((), "seed=1 is taken: it promises the most. Expected gain over the log: 7.00 [5.00, 9.00]."),
+        (("far away",), "it promises the most. Nothing reliable can be said of its gain over the log."),
+    ):
+        run = judged_run(tmp_path / str(len(warnings)), gain=7.0, warnings=warnings)
+        assert run.folder is not None
+        page = run_page(describe(run), choice=read_choice(run.folder, run.policies))
+        assert said in page and page.index(said) < page.index("What came out") and "was played" not in page
+        assert ('<p class="warning">far away</p>' in page) == bool(warnings)
+
+
 def test_a_choice_of_a_policy_that_it_does_not_list(tmp_path: Path) -> None:
     run = judged_run(tmp_path / "a", gain=7.0)
     path = tmp_path / "a" / "selection.json"
@@ -151,7 +165,7 @@ def test_a_run_shows_itself(tmp_path: Path) -> None:
     assert repr(run) == "Run(sbac, preset quick, from log: 0 of 3 policies)"
     picture = sbac.plot(run, tmp_path / "curve.png")
     assert picture._repr_png_().startswith(b"\x89PNG") and (tmp_path / "curve.png").read_bytes() == picture.png
-    with pytest.raises(UserError, match="not evaluated"):
+    with pytest.raises(UserError, match="its log 'log' is not found"):
         sbac.plot(made_run(environment=None))
 
 

@@ -97,7 +97,8 @@ def test_a_page_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     ends[19::20] = True
     columns: dict[str, Any] = {"observations": rng.normal(size=(200, 3)), "actions": rng.uniform(-1, 1, (200, 2))}
     columns |= {"rewards": rng.normal(size=200), "terminals": np.zeros(200, bool), "timeouts": ends}
-    sbac.Dataset(**columns).save("log.npz")
+    names = {"observations": ["glucose [mg/dl]", "b", "c"], "actions": ["dose [U]", "valve"]}
+    sbac.Dataset(**columns, columns=names).save("log.npz")
     options = {"seeds": 2, "steps": 20, "hidden": [8], "batch_size": 8, "evaluate": False}
     sbac.train("log.npz", "bc", out="first", **options)
     sbac.train("log.npz", "bc", out="second", learning_rate=0.01, **options)
@@ -108,7 +109,10 @@ def test_a_page_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     assert "curves" not in {attributes.get("id") for _, attributes in page.tags}
     text = " ".join(page.texts)
     assert "distance from the logged actions" in text and "the log is not here" not in text and "loss " in text
-    assert "Action 1" in text and "Action 2" in text and "returns of episodes" in text
+    assert "dose [U] " in text and "valve " in text and "returns of episodes" in text
+
+    picture = sbac.plot(sbac.Run.load("first")).png  # of what it does, since it never played
+    assert picture.startswith(b"\x89PNG") and picture != sbac.plot(sbac.Run.load("second")).png
 
     capsys.readouterr()
     assert main(["compare", "first", "second"]) == 0
@@ -119,7 +123,8 @@ def test_a_page_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
 
     Path("log.npz").unlink()
     assert main(["report", "first", "--out", "page.html"]) == 0
-    assert "Action 1" not in Path("page.html").read_text()
+    page = Path("page.html").read_text()
+    assert "<h3>valve" not in page and "glucose [mg/dl], b, c" in page  # the names stand with the configuration
 
 
 def test_bad_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -158,7 +163,7 @@ def test_no_cells_no_numbers(tmp_path: Path) -> None:
     (tmp_path / "results" / "cells").mkdir(parents=True)
     out = tmp_path / "page.html"
     assert main(["report", str(tmp_path / "results"), "--out", str(out)]) == 0
-    assert "Nothing was played" in out.read_text()
+    assert "There are no results yet." in out.read_text()
 
 
 def test_results_folder_on_the_command_line(

@@ -12,10 +12,10 @@ from sbac.policy import Policy
 from sbac.results.describe import describe
 from sbac.results.measured import MeasuredRun
 from sbac.results.series import Series
-from sbac.runs import DataRecord, Run, policy_record, policy_setting
+from sbac.runs import Run, policy_record, policy_setting
+from sbac.trust.contenders import own_log
 
 if TYPE_CHECKING:
-    from sbac.data import Dataset
     from sbac.report.page import Strip
 
 
@@ -35,19 +35,10 @@ def read_run(folder: Path) -> MeasuredRun:
     if folder.is_dir() and not (folder / "config.json").exists():
         raise UserError(f"{folder}: neither a run's folder (no config.json) nor a results folder (no cells/)")
     run = Run.load(folder)
-    about = run.record.data  # none where it learned in an environment
-    return describe(run, None if about is None else find_data(about))
-
-
-def find_data(about: DataRecord) -> "Dataset | None":
-    """The data of a run if its name leads to it and it is the same."""
-    from sbac.data import load
-
     try:
-        data = load(about.name)
-    except UserError:
-        return None
-    return data if data.hash == about.hash else None
+        return describe(run, own_log(run))
+    except UserError:  # its log is not here, or it has none
+        return describe(run)
 
 
 def render_strips(inputs: Sequence[tuple[MeasuredRun, Path]]) -> "list[Strip]":

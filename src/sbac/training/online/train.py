@@ -165,7 +165,8 @@ def train_in_environment(
             raise UserError(f"{folder}: {request.algorithm} was interrupted and cannot be continued; use --overwrite")
         return Run.load(folder)
     with open_folder(replace(request.folder, resume=False), request.record) as opened:
-        opened.begun()
+        if opened.is_new:
+            opened.begun()  # what was logged is kept; a run that is replaced stays until this one has its policies
         for group, indices in enumerate(groups(request.runs)):
             OnlineTraining(request, group, [request.runs[i] for i in indices], callbacks).run(workers, progress)
     return Run.load(folder)
