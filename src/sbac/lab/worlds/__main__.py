@@ -1,0 +1,100 @@
+"""python -m sbac.lab.worlds FOLDER: writes the worlds' logs, learns from them, judges, plays, and prints promise and truth.
+
+Logs, runs and answers that lie in the folder already are taken as they are.
+"""
+
+import argparse
+import inspect
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import sbac
+from sbac.data import Dataset
+from sbac.lab.worlds import WORLDS
+from sbac.lab.worlds.world import World, csv_columns, write_csv, write_log
+
+FIRST_FRESH = 1_000_000
+"""The seed of the first episode that is played; those of the log lie far below."""
+
+
+def logged(world: World, folder: Path) -> Dataset:
+    """The world's log as a stranger reads it, from its CSV file."""
+    path = folder / f"{world.name}.csv"
+    if not path.exists():
+        write_csv(world, write_log(world, world.episodes, seed=0), path)
+    bounds = {"action_low": world.low, "action_high": world.high}
+    return sbac.load(path, columns=csv_columns(world), missing="hold", **bounds)
+
+
+def judged(world: World, folder: Path, episodes: int) -> list[dict[str, Any]]:
+    """What was learned and controller B: what is promised of them without the world, and what they do in it."""
+    data = logged(world, folder)
+    run = sbac.train(data, seeds=2, alpha=[0.25, 1.0], evaluate=False, out=folder / world.name, resume=True)
+    asks = {"watch": [*world.watched]} if "watch" in inspect.signature(sbac.select).parameters else {}
+    choice = sbac.select([run, world.other], data, **asks)
+    other = getattr(world.other, "__name__", "policy")
+    of_label = {f"{world.name}/{policy.config['label']}": policy for policy in run.policies} | {"clone": choice.clone}
+    learned = next(row for row in choice.table if row["label"] != other)
+    known = next(row for row in choice.table if row["label"] == other)
+    rates = {rule: float(holds(np.float64(data.observations)).mean()) for rule, holds in world.watched.items()}
+    log = {"world": world.name, "policy": "the log", "truth": float(data.returns.mean()), "watched": rates}
+    rows = [log | {"ends": float(data.terminals.sum() / len(data.episodes)), "rows": len(data)}]
+    for row, policy in ((learned, of_label[learned["label"]]), (known, world.other)):
+        promised = {name: row[name] for name in ("episode", "episode_low", "episode_high", "warnings")}
+        more = {"log_episode": choice.log_row["episode"], "promised_watched": row.get("watched")}
+        rows.append({"world": world.name, "policy": row["label"], **promised, **more, **truth(world, policy, episodes)})
+    return rows
+
+
+def truth(world: World, policy: Any, episodes: int) -> dict[str, Any]:
+    """What a policy does in fresh episodes."""
+    seen: list[Any] = []
+
+    def watching(observations: Any) -> Any:
+        seen.append(observations)
+        return policy(observations)
+
+    played = sbac.evaluate(watching, world.make, episodes=episodes, seed=FIRST_FRESH)
+    rates = {rule: float(holds(np.concatenate(seen)).mean()) for rule, holds in world.watched.items()}
+    return {
+        "truth": played.mean,
+        "error": float(np.std(played.returns, ddof=1) / np.sqrt(episodes)),
+        "ends": float(np.mean(np.array(played.lengths) < world.steps)),
+        "watched": rates,
+        "returns": played.returns,
+    }
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """The rows as a table in Markdown."""
+    lines = ["| world | policy | promise | truth | ends early | watched | warnings |", "|---|---|---|---|---|---|---|"]
+    for row in rows:
+        promise = "" if row.get("episode") is None else f"{row['episode']:.1f}"
+        if row.get("episode_low") is not None:
+            promise += f" [{row['episode_low']:.1f}, {row['episode_high']:.1f}]"
+        error = f" ± {row['error']:.1f}" if "error" in row else ""
+        watched = "; ".join(f"{rule}: {rate:.1%}" for rule, rate in row["watched"].items())
+        cells = [row["world"], row["policy"], promise, f"{row['truth']:.1f}{error}", f"{row['ends']:.1%}", watched]
+        lines.append(f"| {' | '.join(cells)} | {'; '.join(row.get('warnings', []))} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m sbac.lab.worlds", description=__doc__)
+    parser.add_argument("folder", type=Path, help="where the logs, the runs and worlds.jsonl lie")
+    parser.add_argument("--worlds", nargs="+", choices=[*WORLDS], default=[*WORLDS], help="default: all")
+    parser.add_argument("--episodes", type=int, default=200, help="fresh ones of each policy (default: 200)")
+    words = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    for name in words.worlds:
+        rows += judged(WORLDS[name], words.folder, words.episodes)
+        (words.folder / "worlds.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()
