@@ -1,8 +1,10 @@
 """What a user would pick instead: d3rlpy's TD3+BC and IQL on the same log, the same two cores, the same minutes.
 
-    python against_d3rlpy.py train LOG.npz --method iql --minutes 15 --out FOLDER     (d3rlpy's environment; taskset -c 0,1)
-    python against_d3rlpy.py play FOLDER/*.npz runs/LOG/policy.safetensors --log LOG.npz --out against.jsonl     (sbac's)
-    python against_d3rlpy.py draw against.jsonl --out against.png                                                (sbac's)
+In d3rlpy's environment, on two cores:
+    taskset -c 0,1 python against_d3rlpy.py train LOG.npz --method iql --minutes 15 --out FOLDER
+In sbac's:
+    python against_d3rlpy.py play FOLDER/*.npz runs/LOG/policy.safetensors --log LOG.npz --out against.jsonl
+    python against_d3rlpy.py draw against.jsonl --out against.png
 
 d3rlpy's settings are its defaults, with observations standardised and actions scaled by the log's bounds. `train` needs
 d3rlpy and torch, and nothing of sbac: it stores its policy as plain arrays. `play` plays the truth and writes one JSON

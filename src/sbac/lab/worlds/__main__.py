@@ -1,4 +1,4 @@
-"""python -m sbac.lab.worlds FOLDER: writes the worlds' logs, learns from them, judges, plays, and prints promise and truth.
+"""python -m sbac.lab.worlds FOLDER: writes the worlds' logs, learns from them and judges; prints promise beside truth.
 
 Logs, runs and answers that lie in the folder already are taken as they are.
 """
@@ -26,28 +26,32 @@ def logged(world: World, folder: Path) -> Dataset:
     path = folder / f"{world.name}.csv"
     if not path.exists():
         write_csv(world, write_log(world, world.episodes, seed=0), path)
-    bounds = {"action_low": world.low, "action_high": world.high}
-    return sbac.load(path, columns=csv_columns(world), missing="hold", **bounds)
+    columns = csv_columns(world)
+    return sbac.load(path, columns=columns, missing="hold", action_low=world.low, action_high=world.high)
 
 
-def judged(world: World, folder: Path, episodes: int) -> list[dict[str, Any]]:
+def judged(world: World, folder: Path, episodes: int, steps: Sequence[int] | None) -> list[dict[str, Any]]:
     """What was learned and controller B: what is promised of them without the world, and what they do in it."""
     data = logged(world, folder)
-    run = sbac.train(data, seeds=2, alpha=[0.25, 1.0], evaluate=False, out=folder / world.name, resume=True)
-    asks = {"watch": [*world.watched]} if "watch" in inspect.signature(sbac.select).parameters else {}
+    run = sbac.train(data, alpha=[0.25, 1.0], steps=steps, evaluate=False, out=folder / world.name, resume=True)
+    asks: dict[str, Any] = {"watch": [*world.watched]} if "watch" in inspect.signature(sbac.select).parameters else {}
     choice = sbac.select([run, world.other], data, **asks)
-    other = getattr(world.other, "__name__", "policy")
-    of_label = {f"{world.name}/{policy.config['label']}": policy for policy in run.policies} | {"clone": choice.clone}
-    learned = next(row for row in choice.table if row["label"] != other)
-    known = next(row for row in choice.table if row["label"] == other)
-    rates = {rule: float(holds(np.float64(data.observations)).mean()) for rule, holds in world.watched.items()}
-    log = {"world": world.name, "policy": "the log", "truth": float(data.returns.mean()), "watched": rates}
-    rows = [log | {"ends": float(data.terminals.sum() / len(data.episodes)), "rows": len(data)}]
-    for row, policy in ((learned, of_label[learned["label"]]), (known, world.other)):
-        promised = {name: row[name] for name in ("episode", "episode_low", "episode_high", "warnings")}
-        more = {"log_episode": choice.log_row["episode"], "promised_watched": row.get("watched")}
-        rows.append({"world": world.name, "policy": row["label"], **promised, **more, **truth(world, policy, episodes)})
+    policies = {policy.hash: policy for policy in (*run.policies, choice.clone)}
+    learned = next(row for row in choice.candidates if row.policy is not None)
+    known = next(row for row in choice.candidates if row.policy is None)  # a function has no hash
+    rows = [{"world": world.name, "policy": "the log", "rows": len(data), **of_log(world, data)}]
+    for row, policy in ((learned, policies.get(learned.policy or "")), (known, world.other)):
+        promised = {name: getattr(row, name) for name in ("episode", "episode_low", "episode_high", "warnings")}
+        watched = {"promised_watched": getattr(row, "watched", None)}
+        rows.append({"world": world.name, "policy": row.label, **promised, **watched, **truth(world, policy, episodes)})
     return rows
+
+
+def of_log(world: World, data: Dataset) -> dict[str, Any]:
+    """The log in the units of the truth."""
+    rates = {rule: float(holds(data.observations).mean()) for rule, holds in world.watched.items()}
+    ends = float(data.terminals.sum() / len(data.episodes))
+    return {"truth": float(data.returns.mean()), "ends": ends, "watched": rates}
 
 
 def truth(world: World, policy: Any, episodes: int) -> dict[str, Any]:
@@ -88,10 +92,11 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="where the logs, the runs and worlds.jsonl lie")
     parser.add_argument("--worlds", nargs="+", choices=[*WORLDS], default=[*WORLDS], help="default: all")
     parser.add_argument("--episodes", type=int, default=200, help="fresh ones of each policy (default: 200)")
+    parser.add_argument("--steps", type=int, nargs="+", help="of each phase of the training (default: the preset's)")
     words = parser.parse_args()
     rows: list[dict[str, Any]] = []
     for name in words.worlds:
-        rows += judged(WORLDS[name], words.folder, words.episodes)
+        rows += judged(WORLDS[name], words.folder, words.episodes, words.steps)
         (words.folder / "worlds.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     print(table(rows))
 

@@ -5,12 +5,14 @@ The body is the UVa/Padova model of the package simglucose, its adult#001, with 
 
 import functools
 import math
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from sbac.lab.worlds.world import Array, Controller, World, needs
+from sbac.lab.worlds.world import Controller, World, package
+from sbac.policy import Floats
 
 PATIENT, SENSOR, PUMP = "adult#001", "GuardianRT", "Insulet"
 MINUTES, STEPS = 15, 96
@@ -35,16 +37,22 @@ OBSERVATIONS = (
 
 
 @functools.cache
-def body() -> tuple[Any, Array]:
+def body() -> tuple[Any, Floats]:
     """The patient's parameters and first state. The package's own table is slow to read from at every step."""
-    try:
-        import pandas
-        from simglucose.patient.t1dpatient import PATIENT_PARA_FILE
-    except ImportError as error:
-        raise needs("simglucose", error) from None
-    table = pandas.read_csv(PATIENT_PARA_FILE)
+    table = package("pandas").read_csv(package("simglucose.patient.t1dpatient").PATIENT_PARA_FILE)
     row = table.loc[table.Name == PATIENT].squeeze()
     return SimpleNamespace(**row.to_dict()), row.iloc[2:15].to_numpy(float)
+
+
+@functools.cache
+def quick_patient() -> Any:
+    """The package's patient with plain numbers in place of numpy's: the same results in half the time."""
+    patient = package("simglucose.patient.t1dpatient").T1DPatient
+
+    def model(t: float, x: Floats, *inputs: Any) -> Floats:
+        return patient.model(t, x.tolist(), *inputs)
+
+    return type("QuickPatient", (patient,), {"model": staticmethod(model)})
 
 
 class Day:
@@ -56,53 +64,37 @@ class Day:
         self.observation_space: Any = Box(-np.inf, np.inf, (len(OBSERVATIONS),))
         self.action_space: Any = Box(np.zeros(2), np.array(DIABETES.high), dtype=np.float64)
 
-    def reset(self, *, seed: int | None = None) -> tuple[Array, dict[str, object]]:
+    def reset(self, *, seed: int | None = None) -> tuple[Floats, dict[str, object]]:
         parameters, state = body()
-        from datetime import datetime
-
-        from simglucose.actuator.pump import InsulinPump
-        from simglucose.patient.t1dpatient import T1DPatient
-        from simglucose.sensor.cgm import CGMSensor
-        from simglucose.simulation.env import T1DSimEnv
-        from simglucose.simulation.scenario import CustomScenario
-        from simglucose.simulation.scenario_gen import RandomScenario
-
-        class Body(T1DPatient):
-            @staticmethod
-            def model(t: float, x: Array, *inputs: Any) -> Array:
-                return T1DPatient.model(t, x.tolist(), *inputs)  # twice as fast as with numpy's numbers
-
+        simulation = "simglucose.simulation"
         midnight = datetime(2024, 1, 1)
-        plan = RandomScenario(midnight, seed=seed).scenario["meal"]
-        self._meals = list(zip(plan["time"], plan["amount"], strict=True))
+        plan = package(f"{simulation}.scenario_gen").RandomScenario(midnight, seed=seed).scenario["meal"]
+        self._meals: list[tuple[float, float]] = [*zip(plan["time"], plan["amount"], strict=True)]
         glucose = [3, 4, 12]  # in plasma, in tissue and under the skin
         state = state.copy()
         state[glucose] *= np.random.default_rng(seed).uniform(0.8, 1.4)
-        self._body = T1DSimEnv(
-            Body(parameters, init_state=state),
-            CGMSensor.withName(SENSOR, seed=seed),
-            InsulinPump.withName(PUMP),
-            CustomScenario(midnight, [(minute / 60, grams) for minute, grams in self._meals]),
+        self._body: Any = package(f"{simulation}.env").T1DSimEnv(
+            quick_patient()(parameters, init_state=state),
+            package("simglucose.sensor.cgm").CGMSensor.withName(SENSOR, seed=seed),
+            package("simglucose.actuator.pump").InsulinPump.withName(PUMP),
+            package(f"{simulation}.scenario").CustomScenario(midnight, [(at / 60, grams) for at, grams in self._meals]),
         )
         self._step, self._insulin, self._carbs = 0, BASAL * INSULIN_STAYS / 60, 0.0
-        self._glucose = self._before = self._body.CGM_hist[-1]
+        self._glucose = self._before = float(self._body.CGM_hist[-1])
         return self._observation(), {}
 
-    def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, object]]:
-        from simglucose.controller.base import Action
-
+    def step(self, action: Floats) -> tuple[Floats, float, bool, bool, dict[str, object]]:
+        dose = package("simglucose.controller.base").Action
         basal, bolus = np.clip(action, 0.0, self.action_space.high)
         self._carbs = self._carbs * math.exp(-MINUTES / CARBS_STAY) + self._announced()
         self._insulin = (self._insulin + bolus) * math.exp(-MINUTES / INSULIN_STAYS) + basal * MINUTES / 60
         self._before = self._glucose
-        lowest, highest = math.inf, -math.inf
-        for sample in range(MINUTES // SAMPLE):
-            now = self._body.step(Action(basal=basal / 60, bolus=bolus / SAMPLE if sample == 0 else 0.0))
-            self._glucose = now.observation.CGM
-            lowest, highest = min(lowest, now.info["bg"]), max(highest, now.info["bg"])
+        doses = [dose(basal=basal / 60, bolus=rate) for rate in (bolus / SAMPLE, 0.0, 0.0)]
+        samples = [self._body.step(each) for each in doses]
+        self._glucose = samples[-1].observation.CGM
         self._step += 1
-        emergency = lowest < LOW or highest > HIGH
-        reward = max(0.0, 1.0 - now.info["risk"] / 25)
+        emergency = not all(LOW <= sample.info["bg"] <= HIGH for sample in samples)
+        reward = max(0.0, 1.0 - samples[-1].info["risk"] / 25)
         return self._observation(), reward, emergency, self._step == STEPS and not emergency, {}
 
     def close(self) -> None: ...
@@ -111,7 +103,7 @@ class Day:
         start = self._step * MINUTES
         return float(sum(grams for minute, grams in self._meals if start <= minute < start + MINUTES))
 
-    def _observation(self) -> Array:
+    def _observation(self) -> Floats:
         hour = self._step * MINUTES / 60
         trend = self._glucose - self._before
         return np.array([self._glucose, trend, self._insulin, self._announced(), self._carbs, hour])
@@ -121,7 +113,7 @@ def person(rng: np.random.Generator) -> Controller:
     """Controller A: counts carbohydrates, and miscounts; corrects high glucose, and forgets what is still at work."""
     basal_today = BASAL * rng.lognormal(0, 0.2)
 
-    def act(observations: Array) -> Array:
+    def act(observations: Floats) -> Floats:
         glucose, _, _, carbs, _, _ = observations.T
         forgets = rng.random(len(glucose)) < 0.12
         meal = np.where(forgets, 0.0, carbs / CARB_RATIO * rng.lognormal(0, 0.35, len(glucose)))
@@ -133,7 +125,7 @@ def person(rng: np.random.Generator) -> Controller:
     return act
 
 
-def closed_loop(observations: Array) -> Array:
+def closed_loop(observations: Floats) -> Floats:
     """Controller B: basal follows glucose and trend, meals get four fifths of their insulin at once."""
     glucose, trend, on_board, carbs, _, _ = np.asarray(observations, np.float64).T
     expected = glucose + 2 * trend

@@ -4,13 +4,14 @@ Three steerings trade wear against consumption. Costs come with a delay and wear
 observation does not say everything. The plant never ends: its episodes are cut by time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from sbac.lab.worlds.world import Array, Controller, World, needs
+from sbac.lab.worlds.world import Controller, World, package
+from sbac.policy import Floats
 
 STEPS = 100
 FULL_STEP = np.array([1.0, 10.0, 5.75])
@@ -26,20 +27,17 @@ class Shift:
         self.observation_space: Any = Box(-np.inf, np.inf, (len(PLANT.observations),))
         self.action_space: Any = Box(np.array(PLANT.low), np.array(PLANT.high), dtype=np.float64)
 
-    def reset(self, *, seed: int | None = None) -> tuple[Array, dict[str, object]]:
-        np.float = float  # pyright: ignore  # numpy gave up the name that the package calls
-        try:
-            from industrial_benchmark_python.IDS import IDS
-        except ImportError as error:
-            raise needs("industrial-benchmark-python", error) from None
+    def reset(self, *, seed: int | None = None) -> tuple[Floats, dict[str, object]]:
+        benchmark = package("industrial_benchmark_python.IDS")
+        setattr(np, "float", float)  # noqa: B010  # numpy gave up the name, and the package calls it
         load = np.random.default_rng(seed).uniform(20, 80)
         self._noise = np.random.RandomState(seed).get_state()
         with self._own_noise():
-            self._plant = IDS(load, inital_seed=seed)
+            self._plant: Any = benchmark.IDS(load, inital_seed=seed)
         self._step = 0
         return self._observation(), {}
 
-    def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, object]]:
+    def step(self, action: Floats) -> tuple[Floats, float, bool, bool, dict[str, object]]:
         with self._own_noise():
             self._plant.step(np.asarray(action, np.float64))
         self._step += 1
@@ -48,7 +46,7 @@ class Shift:
     def close(self) -> None: ...
 
     @contextmanager
-    def _own_noise(self) -> Iterator[None]:
+    def _own_noise(self) -> Generator[None]:
         """The package draws from numpy's one global state: this one's lies there only while it draws."""
         outside = np.random.get_state()
         np.random.set_state(self._noise)
@@ -56,11 +54,11 @@ class Shift:
         self._noise = np.random.get_state()
         np.random.set_state(outside)
 
-    def _observation(self) -> Array:
+    def _observation(self) -> Floats:
         return self._plant.visibleState()[: len(PLANT.observations)]
 
 
-def towards(settings: Array, observations: Array) -> Array:
+def towards(settings: Floats, observations: Floats) -> Floats:
     """The action that moves velocity, gain and shift to these settings, as far as one step goes."""
     return np.clip((settings - observations[:, 1:4]) / FULL_STEP, -1, 1)
 
@@ -69,13 +67,13 @@ def operator(rng: np.random.Generator) -> Controller:
     """Controller A: holds what this shift's operator believes in, whatever the load, with a hand that is not steady."""
     settings = rng.normal([45, 50, 50], [12, 20, 15])
 
-    def act(observations: Array) -> Array:
+    def act(observations: Floats) -> Floats:
         return towards(settings, observations) + rng.normal(0, 0.5, (len(observations), 3))
 
     return act
 
 
-def by_load(observations: Array) -> Array:
+def by_load(observations: Floats) -> Floats:
     """Controller B: settings that follow the load."""
     observations = np.asarray(observations, np.float64)
     load = observations[:, 0]

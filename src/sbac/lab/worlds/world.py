@@ -1,10 +1,12 @@
 """A world: a simulated process that is not MuJoCo, with a controller that writes its log and another one to judge."""
 
 import csv
+import importlib
 import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +15,9 @@ from sbac.data import Dataset
 from sbac.environments.opening import Environment
 from sbac.errors import UserError
 from sbac.files import write_atomic
+from sbac.policy import Floats
 
-Array = NDArray[np.float64]
-Controller = Callable[[Array], Array]
+Controller = Callable[[Floats], Floats]
 """Actions for a batch of observations, both in the process's units."""
 
 
@@ -40,7 +42,7 @@ class World:
     """Controller A as it acts in one episode, with that episode's disturbances."""
     other: Controller
     """Controller B, which the log never saw."""
-    watched: Mapping[str, Callable[[Array], NDArray[np.bool_]]]
+    watched: Mapping[str, Callable[[Floats], NDArray[np.bool_]]]
     """Beside the return: what a user watches, as the rule that `--watch` takes, and the same rule on observations."""
     episodes: int
     """Of the log."""
@@ -54,7 +56,7 @@ class World:
 
 def write_log(world: World, episodes: int, seed: int) -> Dataset:
     """The log of controller A; episode k starts from the process's seed `seed + k`."""
-    environment, rows = world.make(), list[tuple[Array, Array, float, bool, bool]]()
+    environment, rows = world.make(), list[tuple[Floats, Floats, float, bool, bool]]()
     for episode in range(seed, seed + episodes):
         controller = world.writer(np.random.default_rng(episode))
         observation, _ = environment.reset(seed=episode)
@@ -101,6 +103,10 @@ def csv_columns(world: World) -> dict[str, str | list[str]]:
     return {**world.columns, "rewards": "reward", "episode": world.episode, **ends}
 
 
-def needs(package: str, error: ImportError) -> UserError:
-    """A world's package is not there: it is no part of this one's installation."""
-    return UserError(f"{package}: not installed ({error}); lab-notes/worlds/install.sh installs what the worlds need")
+def package(module: str) -> Any:
+    """A module of a world's package, which is no part of this one's installation."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        reason = f"{module}: not installed ({error})"
+        raise UserError(f"{reason}; lab-notes/worlds/install.sh installs what the worlds need") from None
