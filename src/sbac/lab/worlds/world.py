@@ -84,9 +84,9 @@ def write_csv(world: World, data: Dataset, path: Path) -> None:
     """The log as a stranger has it: the world's own headers, no bounds, and blank cells where the sensor failed."""
     cells = [[f"{number:.6g}" for number in row] for row in np.hstack([data.observations, data.actions]).tolist()]
     rng = np.random.default_rng(world.gaps)
-    for start, length in zip(rng.integers(len(cells), size=world.gaps), rng.integers(1, 4, world.gaps), strict=True):
-        for row in cells[start : start + length]:
-            row[0] = ""
+    failed = rng.integers(len(cells), size=world.gaps)[:, None] + np.arange(3) * rng.integers(0, 2, (world.gaps, 3))
+    for row in np.setdiff1d(failed[failed < len(cells)], data.episodes[:, 0]):  # nobody starts without a reading
+        cells[row][0] = ""
     episodes = np.repeat(np.arange(len(data.episodes)), np.diff(data.episodes, axis=1)[:, 0]).tolist()
     ends = [] if world.end is None else [world.end]
     text = io.StringIO()
