@@ -19,6 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
+EPOCH = 100
+"""Steps between two looks at the clock."""
+
 
 def train(log: Path, method: str, minutes: float, seed: int, out: Path) -> None:
     """Trains until the minutes are over, setting up included."""
@@ -43,7 +46,7 @@ def train(log: Path, method: str, minutes: float, seed: int, out: Path) -> None:
     epochs = algorithm.fitter(
         data,
         n_steps=100_000_000,
-        n_steps_per_epoch=500,
+        n_steps_per_epoch=EPOCH,
         show_progress=False,
         logger_adapter=d3rlpy.logging.NoopAdapterFactory(),
     )
@@ -51,7 +54,7 @@ def train(log: Path, method: str, minutes: float, seed: int, out: Path) -> None:
         taken = time.monotonic() - started
         if taken * (epoch + 1) / epoch > 60 * minutes:  # the next one would end too late
             break
-    steps = 500 * epoch
+    steps = EPOCH * epoch
     policy = arrays_of(algorithm, low, high)
     some = rows["observations"][:: max(1, len(rows["observations"]) // 256)]
     assert np.allclose(act(policy, some), algorithm.predict(some), atol=1e-3 * (high - low).max())

@@ -21,7 +21,8 @@ SAMPLE = 5
 BASAL = 1.27
 """U/h that hold this body's glucose where it is."""
 CARB_RATIO, CORRECTION = 10.0, 30.0
-"""What one unit of insulin does: grams of carbohydrates that it covers, mg/dl by which it lowers glucose."""
+"""What the controllers take a unit of insulin for: grams of carbohydrates that it covers, mg/dl by which it lowers
+glucose. The second is cautious: in this body it is 9."""
 LOW, HIGH = 50.0, 350.0
 """The end of a day: below, the person needs help; above, a hospital."""
 INSULIN_STAYS, CARBS_STAY = 100.0, 60.0
