@@ -187,6 +187,4 @@ def test_insulin_lowers_glucose_and_too_much_ends_the_day() -> None:
 
     (steady, fine), (lowered, still_fine), (_, emergency) = play(BASAL, 0), play(BASAL, 2), play(4, 15)
     assert not fine and not still_fine and emergency
-    assert (steady[0] - lowered[0]) / 2 == pytest.approx(8.8, rel=0.25), (
-        "mg/dl a unit, as the package says of this body"
-    )
+    assert (steady[0] - lowered[0]) / 2 == pytest.approx(8.8, rel=0.25), "mg/dl a unit, by the package"
