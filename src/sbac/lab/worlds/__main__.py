@@ -16,6 +16,8 @@ import sbac
 from sbac.data import Dataset
 from sbac.lab.worlds import WORLDS
 from sbac.lab.worlds.world import World, csv_columns, write_csv, write_log
+from sbac.policy import Policy
+from sbac.runs import Run
 
 FIRST_FRESH = 1_000_000
 """The seed of the first episode that is played; those of the log lie far below."""
@@ -30,17 +32,28 @@ def logged(world: World, folder: Path) -> Dataset:
     return sbac.load(path, columns=columns, missing="hold", action_low=world.low, action_high=world.high)
 
 
+def learned(world: World, data: Dataset, folder: Path, steps: Sequence[int] | None) -> list[Run | Policy]:
+    """What the product makes of the log: a policy, or none where its answer is to keep what wrote the log."""
+    learn: Any = getattr(sbac, "learn", None)
+    if learn is None or steps is not None:
+        out = folder / world.name
+        return [sbac.train(data, alpha=[0.25, 1.0], steps=steps, evaluate=False, out=out, resume=True)]
+    policy = learn(data, out=folder / f"{world.name}-learned").policy
+    return [] if policy is None else [policy]
+
+
 def judged(world: World, folder: Path, episodes: int, steps: Sequence[int] | None) -> list[dict[str, Any]]:
     """What was learned and controller B: what is promised of them without the world, and what they do in it."""
     data = logged(world, folder)
-    run = sbac.train(data, alpha=[0.25, 1.0], steps=steps, evaluate=False, out=folder / world.name, resume=True)
+    candidates = learned(world, data, folder, steps)
     asks: dict[str, Any] = {"watch": [*world.watched]} if "watch" in inspect.signature(sbac.select).parameters else {}
-    choice = sbac.select([run, world.other], data, **asks)
-    policies = {policy.hash: policy for policy in (*run.policies, choice.clone)}
-    learned = next(row for row in choice.candidates if row.policy is not None)
-    known = next(row for row in choice.candidates if row.policy is None)  # a function has no hash
+    choice = sbac.select([*candidates, world.other], data, **asks)
+    policies = [policy for each in candidates for policy in (each.policies if isinstance(each, Run) else [each])]
+    of_hash = {policy.hash: policy for policy in (*policies, choice.clone)}
+    best = next(row for row in choice.candidates if row.policy is not None)
+    other = next(row for row in choice.candidates if row.policy is None)  # a function has no hash
     rows = [{"world": world.name, "policy": "the log", "rows": len(data), **of_log(world, data)}]
-    for row, policy in ((learned, policies.get(learned.policy or "")), (known, world.other)):
+    for row, policy in ((best, of_hash[best.policy or ""]), (other, world.other)):
         promised = {name: getattr(row, name) for name in ("episode", "episode_low", "episode_high", "warnings")}
         watched = {"promised_watched": getattr(row, "watched", None)}
         rows.append({"world": world.name, "policy": row.label, **promised, **watched, **truth(world, policy, episodes)})
@@ -92,7 +105,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="where the logs, the runs and worlds.jsonl lie")
     parser.add_argument("--worlds", nargs="+", choices=[*WORLDS], default=[*WORLDS], help="default: all")
     parser.add_argument("--episodes", type=int, default=200, help="fresh ones of each policy (default: 200)")
-    parser.add_argument("--steps", type=int, nargs="+", help="of each phase of the training (default: the preset's)")
+    parser.add_argument("--steps", type=int, nargs="+", help="train this long in place of sbac.learn")
     words = parser.parse_args()
     rows: list[dict[str, Any]] = []
     for name in words.worlds:
