@@ -1,0 +1,190 @@
+"""The worlds' parts against numbers worked out by hand. Their simulators are played only where they are installed."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+
+import sbac
+from sbac.errors import UserError
+from sbac.lab.worlds import WORLDS
+from sbac.lab.worlds.__main__ import judged, logged, table, truth
+from sbac.lab.worlds.diabetes import BASAL, CARB_RATIO, DIABETES, INSULIN_STAYS, closed_loop
+from sbac.lab.worlds.plant import PLANT, by_load, towards
+from sbac.lab.worlds.world import World, package, write_csv, write_log
+from sbac.policy import Floats
+
+
+class Tank:
+    """A tank that is filled by the action, five steps an episode; above 4 it overflows. The reward is its level."""
+
+    observation_space: Any = Box(-np.inf, np.inf, (2,))
+    action_space: Any = Box(0.0, 2.0, (1,))
+
+    def reset(self, *, seed: int | None = None) -> tuple[Floats, Mapping[str, object]]:
+        self.level, self.left = float((seed or 0) % 2), 5
+        return self._seen(), {}
+
+    def step(self, action: Floats, /) -> tuple[Floats, float, bool, bool, Mapping[str, object]]:
+        self.level, self.left = self.level + float(action[0]), self.left - 1
+        over = self.level > 4
+        return self._seen(), self.level, over, self.left == 0 and not over, {}
+
+    def close(self) -> None: ...
+
+    def _seen(self) -> Floats:
+        return np.array([self.level, self.left])
+
+
+def filling(observations: Floats) -> Floats:
+    return np.full((len(observations), 1), 0.5)
+
+
+TANK = World(
+    name="tank",
+    episode="shift",
+    end="overflow",
+    observations=("level [m]", "left"),
+    actions=("inflow [l/s]",),
+    low=(0.0,),
+    high=(2.0,),
+    steps=5,
+    make=Tank,
+    writer=lambda rng: lambda observations: rng.uniform(0.0, 3.0, (len(observations), 1)),
+    other=filling,
+    episodes=40,
+    watched={"`level [m]` > 2": lambda observations: observations[:, 0] > 2},
+    gaps=6,
+)
+
+
+@pytest.mark.parametrize("world", WORLDS.values(), ids=[*WORLDS])
+def test_a_world_agrees_with_itself(world: World) -> None:
+    observations = np.abs(np.random.default_rng(0).normal(100, 30, (7, len(world.observations))))
+    for controller in (world.writer(np.random.default_rng(1)), world.other):
+        actions = controller(observations)
+        assert actions.shape == (7, len(world.actions)) and np.isfinite(actions).all()
+    environment = world.make()
+    assert environment.observation_space.shape == (len(world.observations),)
+    np.testing.assert_array_equal(environment.action_space.low, world.low)
+    np.testing.assert_array_equal(environment.action_space.high, world.high)
+    assert all(holds(observations).shape == (7,) for holds in world.watched.values())
+
+
+def test_what_the_closed_loop_doses() -> None:
+    at_work = BASAL * INSULIN_STAYS / 60
+    quiet, low, meal, high = closed_loop(
+        np.array(
+            [
+                [120, 0, at_work, 0, 0, 3],
+                [60, 0, at_work, 0, 0, 3],
+                [120, 0, at_work, 50, 0, 8],
+                [210, 0, at_work, 0, 0, 9],
+            ]
+        )
+    )
+    np.testing.assert_allclose(quiet, [BASAL, 0])
+    np.testing.assert_allclose(low, [0, 0])
+    np.testing.assert_allclose(meal, [BASAL, 0.8 * 50 / CARB_RATIO])
+    np.testing.assert_allclose(high, [2.5 * BASAL, 1])
+
+
+def test_the_plant_is_steered_to_its_settings() -> None:
+    now = np.array([[50.0, 40.0, 50.0, 50.0, 0.0, 0.0]])
+    np.testing.assert_allclose(towards(np.array([40.5, 45.0, 90.0]), now), [[0.5, -0.5, 1.0]])
+    settled = np.array([[40.0, 45.0, 57.0, 45.0, 0.0, 0.0]])
+    np.testing.assert_allclose(by_load(settled), [[0, 0, 0]], atol=1e-12)
+
+
+def test_a_log_is_what_controller_a_did() -> None:
+    data = write_log(TANK, 40, seed=0)
+    starts, stops = data.episodes.T
+    np.testing.assert_array_equal(data.observations[starts, 0], np.arange(40) % 2)
+    np.testing.assert_allclose(data.rewards, data.observations[:, 0] + data.actions[:, 0], rtol=1e-6)
+    assert data.actions.max() == 2, "actions are cut to what the process takes"
+    np.testing.assert_array_equal(data.terminals[stops - 1], data.rewards[stops - 1] > 4)
+    assert 0 < data.terminals.sum() < 40
+    again = write_log(TANK, 40, seed=0)
+    assert again.hash == data.hash and write_log(TANK, 40, seed=40).hash != data.hash
+
+
+def test_the_file_has_gaps_and_odd_headers_and_holds_the_same_log(tmp_path: Path) -> None:
+    data = write_log(TANK, 40, seed=0)
+    write_csv(replace(TANK, gaps=0), data, tmp_path / "tank.csv")
+    whole = logged(TANK, tmp_path)
+    np.testing.assert_allclose(whole.observations, data.observations, rtol=1e-5)
+    np.testing.assert_array_equal(whole.episodes, data.episodes)
+    np.testing.assert_array_equal(whole.terminals, data.terminals)
+    assert whole.columns == TANK.columns and whole.action_high == 2
+
+    write_csv(TANK, data, tmp_path / "tank.csv")
+    header, *lines = (tmp_path / "tank.csv").read_text().splitlines()
+    assert header == "shift,level [m],left,inflow [l/s],reward,overflow"
+    missing = [line.split(",")[1] == "" for line in lines]
+    assert 6 <= sum(missing) <= 18 and not np.array(missing)[data.episodes[:, 0]].any()
+    with pytest.raises(UserError, match="level"):
+        sbac.load(tmp_path / "tank.csv", columns={**TANK.columns, "rewards": "reward", "episode": "shift"})
+    held = logged(TANK, tmp_path)
+    np.testing.assert_allclose(held.observations[~np.array(missing)], data.observations[~np.array(missing)], rtol=1e-5)
+
+
+def test_the_truth_is_counted() -> None:
+    """Filling by 0.5 from 0 and 1 in turn: levels to 2.5 and 3.5, and no overflow."""
+    result = truth(TANK, filling, 4)
+    assert result["returns"] == [7.5, 12.5, 7.5, 12.5]
+    assert result["truth"] == 10 and result["error"] == pytest.approx(np.sqrt(25 / 3) / 2)
+    assert result["ends"] == 0 and result["watched"] == {"`level [m]` > 2": 2 / 10}
+    flooding = truth(TANK, lambda observations: np.full((len(observations), 1), 2.0), 4)
+    assert flooding["returns"] == [12, 8, 12, 8] and flooding["ends"] == 1
+
+
+def test_a_package_that_is_missing_is_one_line() -> None:
+    with pytest.raises(UserError, match=r"no_such_world: not installed .* lab-notes/worlds/install.sh"):
+        package("no_such_world")
+
+
+def test_promise_and_truth_stand_in_one_row() -> None:
+    row = {"world": "tank", "policy": "filling", "truth": 10.0, "error": 1.0, "ends": 0.5, "watched": {"full": 0.25}}
+    promise = {"episode": 9.0, "episode_low": 7.0, "episode_high": 12.0, "warnings": ["few rows"]}
+    *_, told, silent = table([row | promise, row]).splitlines()
+    assert told == "| tank | filling | 9.0 [7.0, 12.0] | 10.0 ± 1.0 | 50.0% | full: 25.0% | few rows |"
+    assert silent == "| tank | filling |  | 10.0 ± 1.0 | 50.0% | full: 25.0% |  |"
+
+
+@pytest.mark.slow
+def test_what_was_learned_and_controller_b_are_judged_on_one_log(tmp_path: Path) -> None:
+    log, learned, other = judged(TANK, tmp_path, episodes=4, steps=[20, 20])
+    assert (log["policy"], other["policy"]) == ("the log", "filling") and learned["policy"] != "filling"
+    assert other["truth"] == 10 and log["rows"] == len(logged(TANK, tmp_path))
+
+
+def test_the_plant_draws_its_own_noise() -> None:
+    """Played together or alone, with numpy's global noise in between: the same episodes."""
+    pytest.importorskip("industrial_benchmark_python")
+    together = sbac.evaluate(by_load, PLANT.make, episodes=3, seed=5).returns
+    before = np.random.get_state()[1][:4].tolist()  # pyright: ignore
+    alone = [sbac.evaluate(by_load, PLANT.make, episodes=1, seed=seed).returns[0] for seed in (5, 6, 7)]
+    assert together == alone and len(set(alone)) == 3
+    assert np.random.get_state()[1][:4].tolist() == before  # pyright: ignore
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_insulin_lowers_glucose_and_too_much_ends_the_day() -> None:
+    pytest.importorskip("simglucose")
+
+    def play(basal: float, bolus: float) -> tuple[Floats, bool]:
+        day = DIABETES.make()
+        day.reset(seed=1)
+        seen, _, ended, _, _ = day.step(np.array([basal, bolus]))
+        for _ in range(15):
+            if not ended:
+                seen, _, ended, _, _ = day.step(np.array([basal, 0.0]))
+        return seen, ended
+
+    (steady, fine), (lowered, still_fine), (_, emergency) = play(BASAL, 0), play(BASAL, 2), play(4, 15)
+    assert not fine and not still_fine and emergency
+    assert (steady[0] - lowered[0]) / 2 == pytest.approx(8.8, rel=0.25), "mg/dl a unit, by the package"
