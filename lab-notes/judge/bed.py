@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,25 +41,41 @@ STEPS = (500, 2_000, 6_000, 20_000)
 EPISODES, DISCOUNT, SEED = 30, 0.99, 200
 
 
-def variants() -> dict[str, Any]:
+class Variant(NamedTuple):
+    """A model: its form, how long it is trained beside the effort's steps, its widths, and where rollouts are cut."""
+
+    form: Any
+    longer: int = 1
+    hidden: tuple[int, ...] | None = None
+    quantile: float = 1.0
+    """Of the members' disagreement at the log's rows."""
+
+
+def variants() -> dict[str, Variant]:
+    """In the order in which they are worth most, in case time runs out."""
     from sbac.trust.dynamics import Form
 
-    plain = Form(5, False, False, False, False, False, False)
-    full = Form()
+    plain, full = Form(5, False, False, False, False, False, False), Form()
+    blind = replace(full, terminal_states=False)
     return {
-        "today": None,
-        "plain": plain,
-        "norm": replace(plain, normalise=True),
-        "likelihood": replace(plain, likelihood=True),
-        "next": replace(plain, end_sees_next=True, terminal_states=True),
-        "next, no terminal s'": replace(plain, end_sees_next=True),
-        "ten drawn": replace(plain, members=10, resampled=True),
-        "noise": replace(plain, likelihood=True, noise=True),
-        "all": full,
-        "all, no terminal s'": replace(full, terminal_states=False),
-        "all but norm": replace(full, normalise=False),
-        "all but noise": replace(full, noise=False),
-        "all but norm, no terminal s'": replace(full, normalise=False, terminal_states=False),
+        "today": Variant(None),
+        "all": Variant(full),
+        "all, cut at .999": Variant(full, quantile=0.999),
+        "all, cut at .99": Variant(full, quantile=0.99),
+        "all, no terminal s'": Variant(blind),
+        "all, no terminal s', cut at .999": Variant(blind, quantile=0.999),
+        "all, longer": Variant(full, 4),
+        "all, longer, cut at .999": Variant(full, 4, quantile=0.999),
+        "plain": Variant(plain),
+        "next": Variant(replace(plain, end_sees_next=True, terminal_states=True)),
+        "next, no terminal s'": Variant(replace(plain, end_sees_next=True)),
+        "ten drawn": Variant(replace(plain, members=10, resampled=True)),
+        "norm": Variant(replace(plain, normalise=True)),
+        "likelihood": Variant(replace(plain, likelihood=True)),
+        "noise": Variant(replace(plain, likelihood=True, noise=True)),
+        "all but norm": Variant(replace(full, normalise=False)),
+        "all but noise": Variant(replace(full, noise=False)),
+        "all, wide": Variant(full, 2, (256, 256, 256)),
     }
 
 
@@ -186,15 +202,25 @@ def judge_log(out: Path, log_name: str, wanted: Sequence[str], effort_name: str)
                 for label, fitted, distance in said
             },
         )
-    forms = variants()
+    forms, kept = variants(), dict[Variant, Any]()
     for name in [name for name in wanted if name in left]:
-        form = forms[name]
+        variant = forms[name]
         known: dict[str, Any] = {}
-        if form is None:
+        if variant.form is None:
             rolled: Any = former.rollouts(question)
         else:
-            t, model = log.transitions, learn(log, question.effort, question.seed, form)
-            rolled = roll(question, model, float(disagreements(model, t.states, t.actions).max()))
+            same = variant._replace(quantile=1.0)
+            if same not in kept:
+                effort = replace(
+                    question.effort,
+                    model_steps=variant.longer * question.effort.model_steps,
+                    model_hidden=variant.hidden or question.effort.model_hidden,
+                )
+                model = learn(log, effort, question.seed, variant.form)
+                apart = np.asarray(disagreements(model, log.transitions.states, log.transitions.actions))
+                kept = {same: (model, apart)}
+            model, apart = kept[same]
+            rolled = roll(question, model, float(np.quantile(apart, variant.quantile)))
             knowledge = know(question, model)
             known = {**knowledge.facts(), "error": knowledge.error}
             for part in ("returns", "true_returns", "lengths", "true_lengths"):
@@ -202,7 +228,7 @@ def judge_log(out: Path, log_name: str, wanted: Sequence[str], effort_name: str)
         said_of: dict[str, Any] = {}
         for i, label in enumerate(labels):
             said_of[label] = {part: getattr(rolled, part)[i].tolist() for part in ("gains", "episodes", "shares")}
-            for part in ("lengths", "early") if form is not None else ():
+            for part in ("lengths", "early") if variant.form is not None else ():
                 said_of[label][part] = getattr(rolled, part)[i].tolist()
         write(name, known=known, policies=said_of)
     return f"{log_name}: done"
