@@ -135,7 +135,6 @@ def sound(logged=LOGGED, gains=GAINS, **changes: float) -> Facts:
         ("beyond the rewards", {"largest": 11.0}, "values from 2 to 11 go beyond what the rewards allow, 0 to 10"),
         ("beyond the rewards", {"least": -2.0}, "beyond what the rewards allow"),
         ("still moving", {"moved": -0.3}, "still moving at the end of training, by -0.3"),
-        ("misses the log", {"missed": 0.8}, "misses the log's own mean return"),
         ("far from the log", {"distance": 4.0, "reach": 9.0}, "acts 4.0 of the log's deviations"),
         ("far at times", {"reach": 3.5}, "in one state of ten"),
         ("leaves the log", {"model_share": 0.6}, "leaves what the log shows after 60 % of the discounted time"),

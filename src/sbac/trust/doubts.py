@@ -72,6 +72,36 @@ def unconfirmed(name: str, title: str) -> Rule:
     return Rule(f"unconfirmed by {name}", holds, sentence)
 
 
+def model_misses(facts: Facts) -> bool:
+    return abs(facts["model_missed"]) > APART * facts["model_missed_spread"] + MISSED * facts["episode_deviation"]
+
+
+LEFT_OUT: dict[str, Rule] = {
+    "fitted": Rule(
+        "misses the log",
+        lambda facts: abs(facts["missed"]) > (MISSED + NEGLIGIBLE) * facts["return_deviation"],
+        "fitted Q evaluation is left out: it misses the log's own mean return, which is known, by {missed:+.3g}",
+    ),
+    "model": Rule(
+        "does not know the log",
+        model_misses,
+        "the learned model is left out: in it the log's own episodes earn {model_missed:+.4g} beside what they did",
+    ),
+}
+"""When an estimator does not know the log itself, whose returns are known: then nothing that it says is believed."""
+SAYS = {"fitted": ("missed", "moved", "largest", "least"), "model": ("model_share",)}
+"""The diagnostics that warn of an estimator, which nobody needs where it is left out."""
+
+
+def believed(facts: Facts) -> tuple[Facts, list[str]]:
+    """The facts without those of estimators that do not know the log, and a sentence for each of these."""
+    ignorant = [name for name, rule in LEFT_OUT.items() if rule.holds(facts)]
+    dropped = {name for estimator in ignorant for name in SAYS[estimator]}
+    quantities = tuple(f"{estimator}_{quantity}" for estimator in ignorant for quantity in ("gain", "log", "episode"))
+    kept = {name: fact for name, fact in facts.items() if name not in dropped and not name.startswith(quantities)}
+    return Facts(kept), [LEFT_OUT[name].sentence.format_map(facts) for name in ignorant]
+
+
 RULES: list[Rule] = [
     Rule(
         "few episodes",
@@ -90,9 +120,9 @@ RULES: list[Rule] = [
         "the value was still moving at the end of training, by {moved:+.3g} in the last fifth",
     ),
     Rule(
-        "misses the log",
-        lambda facts: abs(facts["missed"]) > (MISSED + NEGLIGIBLE) * facts["return_deviation"],
-        "the method misses the log's own mean return, which is known, by {missed:+.3g}",
+        "knows the log",
+        lambda facts: not any(f"{name}_gain" in facts for name in LEFT_OUT),
+        "no estimator knows the log: nothing is left to build an interval of",
     ),
     Rule(
         "far from the log",

@@ -165,9 +165,10 @@ def learn(log: JudgedLog, effort: Effort, seed: int, form: Form = FORM) -> Model
     usual = jnp.sqrt((change**2).sum(0) / jnp.maximum(has_next.sum(), 1)) + 1e-6
     rewards = jnp.asarray(log.data.rewards[log.rows], jnp.float32)[:, None]
     earned = jnp.concatenate([rewards, getattr(log, "watched", rewards[:, :0])], axis=1)
-    std = earned.std(0)
-    scales = Scales(usual, earned.mean(0), jnp.where(std > 1e-6, std, 1.0), t.states.min(0), t.states.max(0))
-    wanted = (earned - scales.earned_mean) / scales.earned_std
+    mean, std = earned.mean(0), earned.std(0)
+    std = jnp.where(std > 1e-6 * jnp.maximum(jnp.abs(mean), 1.0), std, 0.0)  # what never changes is not learned
+    scales = Scales(usual, mean, std, t.states.min(0), t.states.max(0))
+    wanted = jnp.where(std > 0.0, (earned - mean) / jnp.where(std > 0.0, std, 1.0), 0.0)
     lessons = Lessons(t.states, t.actions, change / usual, wanted, has_next, 1.0 - t.going_on)
     exact = form.noise and behind is not None
     drawn = drawn_episodes(log, form, seed)

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sbac.data import Dataset, load
 from sbac.errors import UserError, not_negative, unknown
-from sbac.trust.doubts import doubts, student
+from sbac.trust.doubts import believed, doubts, student
 from sbac.trust.estimators import ALWAYS, ESTIMATORS
 from sbac.trust.evidence import Effort, Facts, Question, facts_of, find_effort
 from sbac.trust.log import Acts, read_log
@@ -42,6 +42,8 @@ class Estimate:
     warnings: list[str]
     diagnostics: Facts
     """All that the estimators say; optimism: by how much the gain of a policy that learned from the log may be less."""
+    left_out: list[str] = field(default_factory=list[str])
+    """A sentence for each estimator that does not know the log itself; nothing of what it says is in the estimate."""
 
     @property
     def has_interval(self) -> bool:
@@ -94,16 +96,22 @@ def conclude(facts: Facts, learned: bool = False) -> Estimate:
     same log by what no resampling shows and, to below, by its optimism. That of a whole episode is built alike, of
     what is said of episodes, in deviations of what the log's earn.
     """
+    said, (facts, left_out) = facts, believed(facts)
     unit, episode_unit = (facts[name] if learned else 0.0 for name in ("return_deviation", "episode_deviation"))
     optimism, unknown_error = OPTIMISM * facts["distance"] * unit, UNKNOWN * unit
-    gain, quantile = combined(facts, "gain"), student(facts["fitted_gain_draws"])
-    gain_half = math.hypot(quantile * gain.deviation, gain.apart, facts["missed"], unknown_error)
+    gain = combined(facts, "gain")
+    quantile = student(facts["fitted_gain_draws"] if "fitted_gain" in facts else fewest(facts, "gain"))
+    gain_half = math.hypot(quantile * gain.deviation, gain.apart, facts.get("missed", 0.0), unknown_error)
     value = facts["log"] + gain.mean
-    value_half = math.hypot(gain_half, quantile * facts["fitted_log_spread"])
+    value_half = math.hypot(gain_half, quantile * facts.get("fitted_log_spread", 0.0))
     episode = combined(facts, "episode")
-    fewest = min((count for name, count in facts.items() if name.endswith("_episode_draws")), default=math.nan)
-    episode_half = math.hypot(student(fewest) * episode.deviation, episode.apart, UNKNOWN * episode_unit)
+    episode_half = math.hypot(
+        student(fewest(facts, "episode")) * episode.deviation, episode.apart, UNKNOWN * episode_unit
+    )
     warnings = doubts(facts)
+    if warnings and not math.isfinite(gain.mean):  # nobody is left: what was said may still be looked at
+        gain, warnings = combined(said, "gain"), left_out + warnings
+        value, episode = facts["log"] + gain.mean, combined(said, "episode")
     if warnings:
         gain_half = value_half = episode_half = math.inf
     episode_low = episode.mean - episode_half - OPTIMISM * facts["distance"] * episode_unit
@@ -111,8 +119,13 @@ def conclude(facts: Facts, learned: bool = False) -> Estimate:
         value, value - value_half - optimism, value + value_half,
         gain.mean, gain.mean - gain_half - optimism, gain.mean + gain_half,
         episode.mean, episode_low, episode.mean + episode_half, episode.deviation,
-        warnings, Facts(facts, optimism=optimism),
+        warnings, Facts(said, optimism=optimism), left_out,
     )  # fmt: skip
+
+
+def fewest(facts: Facts, quantity: str) -> float:
+    """The least number of draws of a quantity that an estimator has."""
+    return min((count for name, count in facts.items() if name.endswith(f"_{quantity}_draws")), default=math.nan)
 
 
 class Combined(NamedTuple):

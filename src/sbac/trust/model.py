@@ -64,9 +64,7 @@ class Rollouts:
     early: NDArray[np.float64]
     """The share of episodes that end before their last step."""
     watched: NDArray[np.float64]
-    """(policies, members, watched): what the user watches, summed over an episode. Behind a cut it goes on as in the
-    log."""
-    watched_discounted: NDArray[np.float64]
+    """(policies, members, watched): what the user watches, summed over these steps."""
 
 
 def roll(question: Question, model: Model, limit: float) -> Rollouts:
@@ -97,15 +95,12 @@ def roll(question: Question, model: Model, limit: float) -> Rollouts:
     behind = np.asarray(walk.alive, np.float64) * log.units.values(after)
     logged = float(fitted.returns[chosen].mean())
     cut = np.asarray(walk.survived, np.float64) * (steps - np.asarray(walk.lasted, np.float64))
-    usual = np.asarray(model.scales.earned_mean[1:], np.float64)
     discounted, earned = by_member(walk.discounted), by_member(walk.earned)
-    alive = by_member(walk.alive)
     return Rollouts(
         discounted[..., 0] + by_member(behind) - logged,
         earned[..., 0] + by_member(cut) * min(float(log.data.rewards.mean()), 0.0),
-        1.0 - alive.mean(1),
+        1.0 - by_member(walk.alive).mean(1),
         by_member(walk.lived),
         1.0 - by_member(walk.survived),
-        earned[..., 1:] + by_member(cut)[..., None] * usual,
-        discounted[..., 1:] + alive[..., None] * usual / (1.0 - log.discount),
+        earned[..., 1:],
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import equinox as eqx
@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from numpy.typing import NDArray
 
 from sbac.nn.typed import jit, loop
-from sbac.trust.acting import Actors
+from sbac.trust.acting import Act, Actors
 from sbac.trust.dynamics import Model
 from sbac.trust.evidence import Question
 from sbac.trust.log import JudgedLog
@@ -127,6 +127,12 @@ def world_of(
     return World(model, jnp.asarray(member), jnp.asarray(steps), limit, question.log.discount, key)
 
 
+@lru_cache(maxsize=2)
+def at_any_time(act: Act) -> Moving:
+    """Policies that do not ask for the time. The same function for the same policies: each new one is compiled."""
+    return lambda constants, states, _: act(constants, states)
+
+
 def follow(
     world: World, actors: Actors, states: NDArray[np.float32], steps: int, reached: Callable[[int], None]
 ) -> Walk:
@@ -134,17 +140,12 @@ def follow(
     walk = begin(world.model, jnp.asarray(states), jnp.asarray(actors.at(states)))
     program = actors.program
     at_a_time = 1 if program is None else TOGETHER
-
-    def act(constants: Constants, states: Array, time: Array) -> Array:
-        assert program is not None
-        return program.act(constants, states)
-
     for time in range(0, steps, at_a_time):
         if program is None:
             walk = _step(world, walk)
             walk = _and_act(walk, jnp.asarray(actors.at(np.asarray(walk.states))))
         else:
-            walk = advance(min(TOGETHER, steps - time), act, program.constants, world, walk)
+            walk = advance(min(TOGETHER, steps - time), at_any_time(program.act), program.constants, world, walk)
         if time % TOGETHER == 0:
             reached(time)
         if not bool(walk.running.any()):
