@@ -79,6 +79,8 @@ class Model(eqx.Module):
     form: Form = eqx.field(static=True)
     exact_ends: bool = eqx.field(static=True)
     """Whether the end was learned from true next states, and not from those that the member expects."""
+    ends_seen: bool = eqx.field(static=True)
+    """Whether the dynamics were learned through the states behind ends."""
     ends_by: Callable[[Array], Array] | None = eqx.field(static=True, default=None)
     """The user's rule for an end, of next observations."""
     observation_mean: Float[Array, " obs"] | float = 0.0
@@ -94,11 +96,12 @@ class Model(eqx.Module):
             moves = split(self.form, member.moves(states, actions), states.shape[1])
             expected = states + self.scales.change * moves.change
             drawn = expected + self.scales.change * jnp.exp(moves.log_std) * noise if self.form.noise else expected
-            if self.ends_by is None:
-                seen = drawn if self.exact_ends else expected
-                ends = jax.nn.sigmoid(end_logit(self.form, self.scales, member.ends, states, actions, seen))
-            else:
-                ends = self.ends_by(drawn * self.observation_std + self.observation_mean).astype(jnp.float32)
+            seen = drawn if self.exact_ends else expected
+            ends = jax.nn.sigmoid(end_logit(self.form, self.scales, member.ends, states, actions, seen))
+            if self.ends_by is not None:
+                ruled = self.ends_by(drawn * self.observation_std + self.observation_mean).astype(jnp.float32)
+                # Dynamics that saw no state behind an end rarely reach one: what was learned of ends still counts.
+                ends = ruled if self.ends_seen else jnp.maximum(ruled, ends)
             return drawn, self.scales.earned_mean + self.scales.earned_std * moves.earned, ends, moves.change
 
         drawn, earned, ends, change = jax.vmap(member)(self.members)
@@ -177,7 +180,7 @@ def learn(log: JudgedLog, effort: Effort, seed: int, form: Form = FORM) -> Model
         form, effort.model_hidden, effort.batch_size, exact, effort.model_steps, keys, drawn, scales, lessons
     )
     scale = (jnp.asarray(x, jnp.float32) for x in (log.units.observation_mean, log.units.observation_std))
-    return Model(members, scales, form, exact, getattr(log, "ends_by", None), *scale)
+    return Model(members, scales, form, exact, behind is not None, getattr(log, "ends_by", None), *scale)
 
 
 def drawn_episodes(log: JudgedLog, form: Form, seed: int) -> Resampling | None:
