@@ -2,6 +2,7 @@
 is left out because it does not know the log itself."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ EFFORT = Effort(2, 2, (16, 16), 64, (50, 50), 2e-3, 0.1, (32, 32), 2_000)
 LENGTH = 30
 
 
-def follow(act, episodes: int, seed: int) -> dict[str, np.ndarray]:
+def follow(act, episodes: int, seed: int) -> dict[str, Any]:
     """Episodes of at most `LENGTH` steps as columns; every step earns 1 - s^2 / 2."""
     rng = np.random.default_rng(seed)
     rows = []
@@ -104,7 +105,10 @@ def test_a_log_with_a_memory_that_no_column_shows_is_not_known() -> None:
     rng = np.random.default_rng(0)
     ends = np.arange(6_000) % 20 == 19
     rewards = 1.0 + 0.1 * rng.standard_normal(len(ends))
-    noise = {"observations": rng.normal(size=(len(ends), 1)), "actions": rng.uniform(-1, 1, (len(ends), 1))}
+    noise: dict[str, Any] = {
+        "observations": rng.normal(size=(len(ends), 1)),
+        "actions": rng.uniform(-1, 1, (len(ends), 1)),
+    }
     log = read_log(sbac.Dataset(**noise, rewards=rewards, terminals=ends), 0.9)
     facts = known(log, learn(log, EFFORT, 0))
     assert facts["model_log_length"] == pytest.approx((1 - 0.95**20) / 0.05, rel=0.1)
