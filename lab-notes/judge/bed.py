@@ -222,7 +222,7 @@ def judge_log(out: Path, log_name: str, wanted: Sequence[str], effort_name: str)
             model, apart = kept[same]
             rolled = roll(question, model, float(np.quantile(apart, variant.quantile)))
             knowledge = know(question, model)
-            known = {**knowledge.facts(), "error": knowledge.error}
+            known = {"way": "acted again", **knowledge.facts(), "error": knowledge.error}
             for part in ("returns", "true_returns", "lengths", "true_lengths"):
                 known[part] = getattr(knowledge, part).tolist()
         said_of: dict[str, Any] = {}
@@ -282,7 +282,9 @@ def cases(out: Path, log: str, variant: str) -> Iterator[dict[str, Any]]:
             facts.update(summary("model_gain", np.array(rolled["gains"])))
             facts.update(summary("model_episode", np.array(rolled["episodes"])))
             facts["model_share"] = rolled["shares"]
-            facts.update({k: v for k, v in model["known"].items() if isinstance(v, float)})
+            facts["log_episode"] = values["log_return"]
+            if model["known"].get("way") == "acted again":  # not the draws of a clone, as in the first results
+                facts.update({k: v for k, v in model["known"].items() if isinstance(v, float)})
         estimate = conclude(facts, learned=True)
         discounted, returns = np.array(truth["discounted"]), np.array(truth["returns"])
         yield {

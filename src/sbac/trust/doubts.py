@@ -57,6 +57,13 @@ def student(draws: float) -> float:
     return float(stdtrit(draws - 1, 0.5 + LEVEL / 2)) if draws > 1 else math.inf
 
 
+def ends_early(facts: Facts) -> bool:
+    """Discounted values hardly see a fall that comes late: whole episodes do."""
+    most = facts["model_episode"] + 2 * facts["model_episode_spread"]
+    gains = facts["fitted_gain"] + facts["model_gain"] > 0
+    return gains and most < facts["log_episode"] - MISSED * facts["episode_deviation"]
+
+
 def unconfirmed(name: str, title: str) -> Rule:
     """The rule for an estimator beside fitted Q evaluation."""
 
@@ -139,6 +146,12 @@ RULES: list[Rule] = [
         lambda facts: facts["model_share"] < FOLLOWED,
         "in a learned model the policy leaves what the log shows after {model_share:.0%} of the discounted time: "
         "nothing confirms the estimate",
+    ),
+    Rule(
+        "ends early",
+        ends_early,
+        "in a learned model its whole episodes earn {model_episode:.4g}, those of the log {log_episode:.4g}: "
+        "a discounted gain does not stand against that",
     ),
     *(unconfirmed(name, estimator.title) for name, estimator in ESTIMATORS.items() if name != "fitted"),
 ]

@@ -15,6 +15,10 @@ from sbac.trust.log import Acts, read_log
 OPTIMISM = 1.0
 """By how much the gain of a policy that was learned from the same log may lie too high, in deviations of the log's
 returns for each of the log's own deviations that the policy departs from it. Found on development runs."""
+DISSENT = 0.5
+"""Of what another estimator differs by from the learned model: it widens the interval. Fitted Q evaluation is often
+fooled by policies that fall; with the model's word in the middle more intervals hold, and they are no wider
+(`lab-notes/judge`)."""
 UNKNOWN = 0.2
 """In deviations of the log's returns: the error of such a gain that no resampling shows. Found on the same runs."""
 
@@ -105,8 +109,12 @@ def conclude(facts: Facts, learned: bool = False) -> Estimate:
     value = facts["log"] + gain.mean
     value_half = math.hypot(gain_half, quantile * facts.get("fitted_log_spread", 0.0))
     episode = combined(facts, "episode")
+    # Whole episodes in the model are as wrong, at least, as the log's own are in it.
     episode_half = math.hypot(
-        student(fewest(facts, "episode")) * episode.deviation, episode.apart, UNKNOWN * episode_unit
+        student(fewest(facts, "episode")) * episode.deviation,
+        episode.apart,
+        facts.get("model_missed", 0.0),
+        UNKNOWN * episode_unit,
     )
     warnings = doubts(facts)
     if warnings and not math.isfinite(gain.mean):  # nobody is left: what was said may still be looked at
@@ -139,10 +147,14 @@ class Combined(NamedTuple):
 
 
 def combined(facts: Facts, quantity: str) -> Combined:
-    """All weigh the same: what is wrong with any of them is not what its spread shows."""
+    """What the model says, where it is asked, and by how much others differ from it. Without it all weigh the same:
+    what is wrong with any of them is not what its spread shows."""
     names = [f"{name}_{quantity}" for name in ESTIMATORS if f"{name}_{quantity}" in facts]
     if not names:
         return Combined(math.nan, math.nan, math.nan)
+    if (leading := f"model_{quantity}") in names:
+        apart = DISSENT * max(abs(facts[name] - facts[leading]) for name in names)
+        return Combined(facts[leading], facts[f"{leading}_spread"], apart)
     offsets = [facts[name] - facts[names[0]] for name in names]
     offset = sum(offsets) / len(names)
     deviation = math.hypot(*(facts[f"{name}_spread"] for name in names)) / len(names)

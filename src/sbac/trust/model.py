@@ -25,8 +25,9 @@ NEGLIGIBLE = 0.01
 
 def evidence(question: Question) -> list[Evidence]:
     """Of each member the gain and what a whole episode earns."""
-    rolled, deviation = question.once(rollouts), float(episode_returns(question.log).std())
-    shared = {"episode_deviation": deviation, **question.once(knowledge).facts()}
+    rolled, logged = question.once(rollouts), episode_returns(question.log)
+    own = {"log_episode": float(logged.mean()), "episode_deviation": float(logged.std())}
+    shared = own | question.once(knowledge).facts()
     return [
         Evidence({"gain": gains, "episode": episodes}, {"model_share": float(share), **shared})
         for gains, episodes, share in zip(rolled.gains, rolled.episodes, rolled.shares, strict=True)
