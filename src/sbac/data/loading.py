@@ -9,7 +9,7 @@ from typing import Any, Protocol, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbac.data.columns import BOUNDS, OPTIONAL, REQUIRED, VECTORS, Defect, LineOf, as_array, defects
+from sbac.data.columns import BOUNDS, OPTIONAL, REQUIRED, SIDE_ARRAYS, VECTORS, Defect, LineOf, as_array, defects
 from sbac.data.columns import missing as absent
 from sbac.data.dataset import Dataset
 from sbac.data.ends import with_time_limits
@@ -101,7 +101,14 @@ def joined_logs(parts: Sequence[Dataset]) -> Dataset:
         noted = [printable(part.name) for part in parts if note in part.notes]
         notes.append(note if len(noted) == len(parts) else f"{', '.join(noted)}: {note}")
     about["extras"] = {name: np.concatenate([part.extras[name] for part in parts]) for name in first.extras}
-    return Dataset(**columns, **first.bounds, **about, name=f"{first.name} and {len(parts) - 1} more", notes=notes)
+    beside = {name: np.concatenate([part.side_arrays()[name] for part in parts]) for name in shared_side_arrays(parts)}
+    name = f"{first.name} and {len(parts) - 1} more"
+    return Dataset(**columns, **beside, **first.bounds, **about, name=name, notes=notes)
+
+
+def shared_side_arrays(parts: Sequence[Dataset]) -> list[str]:
+    """The names of what lies beside the columns of every part."""
+    return [name for name in SIDE_ARRAYS if all(name in part.side_arrays() for part in parts)]
 
 
 @dataclass(frozen=True)
@@ -169,7 +176,9 @@ def read(source: str | Path | Mapping[str, ArrayLike], options: LogOptions) -> R
         columns = {field: _joined(source, field, members) for field, members in names.items()}
         if (text := _sum_of(names, options.columns)) is not None:
             columns["rewards"] = summed(as_array(columns["rewards"]), text)
-        beside: dict[str, Any] = {key: source[key] for key in ("name", "kind", "task", *BOUNDS) if key in source}
+        beside: dict[str, Any] = {
+            key: source[key] for key in ("name", "kind", "task", *BOUNDS, *SIDE_ARRAYS) if key in source
+        }
         fields = *UNNAMED, "extras"
         widths = {field: column.shape[1] for field in fields if (column := as_array(columns.get(field, []))).ndim == 2}
         called = names_of_log(names, widths)
@@ -202,6 +211,8 @@ def _ready(
     described = {**description, "notes": [*description["notes"], *prepared.notes]}
     if (extras := prepared.columns.pop("extras", None)) is not None:
         described["extras"] = dict(zip(names.get("extras", ["extras"]), extras.reshape(len(extras), -1).T, strict=True))
+    if not np.array_equal(prepared.rows, np.arange(len(as_array(columns.get("terminals", []))))):
+        described = {key: value for key, value in described.items() if key not in SIDE_ARRAYS}  # ends may have moved
     longest = None if log is None else log.longest_episode
     arguments = with_time_limits(prepared.columns | described, options.horizon, longest)
     lines = None if log is None else log.line_of
