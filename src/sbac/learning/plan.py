@@ -1,0 +1,291 @@
+"""What `sbac learn` does in the minutes it has: one row of a table, picked once and written down.
+
+The costs in the table were measured on two quiet cores and on one GPU. A short probe says how much slower or faster
+this machine is, and with that the largest row is taken that fits. After the first candidate, whose real cost is known
+then, the last candidates are dropped as far as the rest would not fit. Both are decided once, and kept after a kill.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from sbac import files
+from sbac.errors import UserError, finite
+from sbac.records import Settings, as_json, parse
+from sbac.text import counted, phases_text
+from sbac.trust.evidence import EFFORTS, Effort
+
+PLAN_FILE, PLAN_FORMAT = "plan.json", 1
+START = 15.0
+"""Seconds, on the machines of the table, for what is neither training nor judging."""
+DEFAULT_MINUTES = {"cpu": 15.0, "gpu": 10.0}
+FEWEST_ROWS = 1_000
+"""Of a log that more than a clone is learned from."""
+
+
+@dataclass(frozen=True)
+class LearnCandidate:
+    """Policies of one launch: one for each setting and seed."""
+
+    name: str
+    """Of its folder."""
+    settings: list[Settings]
+    seconds: float
+    """That it takes, on the machines of the table, compiling included."""
+    starts_from: str | None = None
+    """The candidate whose first phase it takes over, which would be the same."""
+    algorithm: str = "sbac"
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """A row of the table: for which logs and devices it is, what is trained, and what that costs."""
+
+    name: str
+    device: str
+    preset: str
+    """Which gives the widths."""
+    steps: list[int]
+    seeds: int
+    candidates: list[LearnCandidate]
+    """The first is always trained; of the others the last is the first to be dropped."""
+    effort: Effort
+    """Of the judge."""
+    judge_seconds: float
+    most_rows: int | None = None
+    """Of the log; a larger one is for other rows."""
+    fewest_rows: int = 0
+    options: Settings = field(default_factory=dict[str, Any])
+    """What differs from the preset."""
+
+    @property
+    def seconds(self) -> float:
+        return START + sum(each.seconds for each in self.candidates) + self.judge_seconds
+
+
+def sbac_candidate(critic: str, alpha: float, seconds: float, starts_from: str | None = None) -> LearnCandidate:
+    """One setting of SBAC."""
+    return LearnCandidate(f"{critic}-{alpha:g}", [{"critic": critic, "alpha": alpha}], seconds, starts_from)
+
+
+def kind_of_critic(critic: str, alphas: Sequence[float], seconds: float, **options: Any) -> LearnCandidate:
+    """Several alphas with one kind of critic, which a GPU trains in the time of one."""
+    settings: list[Settings] = [{"critic": critic, "alpha": alpha} for alpha in alphas]
+    return LearnCandidate(critic, settings, seconds, **options)
+
+
+QUICK, FULL = EFFORTS["quick"], EFFORTS["full"]
+GLANCE = replace(QUICK, steps=(1_000, 1_000), model_hidden=(64, 64), model_steps=2_000)
+TABLE = (
+    PlanRow(
+        "a glance",
+        "any",
+        "quick",
+        [3_000],
+        2,
+        [LearnCandidate("bc", [{}], 10, algorithm="bc")],
+        GLANCE,
+        20,
+        most_rows=FEWEST_ROWS - 1,
+    ),
+    PlanRow(
+        "two cores, 5 minutes",
+        "cpu",
+        "quick",
+        [20_000, 10_000],
+        2,
+        [sbac_candidate("pi", 1.0, 145), sbac_candidate("mu", 1.0, 35, "pi-1")],
+        QUICK,
+        95,
+        fewest_rows=FEWEST_ROWS,
+    ),
+    PlanRow(
+        "two cores, 15 minutes",
+        "cpu",
+        "quick",
+        [20_000, 10_000],
+        5,
+        [
+            sbac_candidate("pi", 1.0, 320),
+            sbac_candidate("mu", 1.0, 70, "pi-1"),
+            sbac_candidate("pi", 0.25, 130, "pi-1"),
+        ],
+        QUICK,
+        260,
+        fewest_rows=FEWEST_ROWS,
+    ),
+    PlanRow(
+        "two cores, 30 minutes",
+        "cpu",
+        "quick",
+        [20_000, 10_000],
+        5,
+        [
+            sbac_candidate("pi", 1.0, 320),
+            sbac_candidate("mu", 1.0, 70, "pi-1"),
+            sbac_candidate("pi", 0.25, 130, "pi-1"),
+            sbac_candidate("mu", 0.0625, 65, "pi-1"),
+            sbac_candidate("expectile", 0.25, 300),
+        ],
+        QUICK,
+        420,
+        fewest_rows=FEWEST_ROWS,
+    ),
+    PlanRow(
+        "GPU, 5 minutes",
+        "gpu",
+        "quick",
+        [40_000, 20_000],
+        5,
+        [kind_of_critic("pi", [1.0, 0.25], 90), kind_of_critic("mu", [1.0], 40, starts_from="pi")],
+        QUICK,
+        80,
+        fewest_rows=FEWEST_ROWS,
+    ),
+    PlanRow(
+        "GPU, 10 minutes",
+        "gpu",
+        "tuned",
+        [100_000, 50_000],
+        3,
+        [
+            kind_of_critic("mu", [1.0, 0.0625], 140),
+            kind_of_critic("pi", [0.125, 0.25, 0.5], 80, starts_from="mu"),
+            kind_of_critic("expectile", [0.25], 130),
+        ],
+        FULL,
+        180,
+        fewest_rows=FEWEST_ROWS,
+    ),
+    PlanRow(
+        "GPU, 20 minutes",
+        "gpu",
+        "tuned",
+        [200_000, 100_000],
+        3,
+        [
+            kind_of_critic("mu", [1.0, 0.0625], 250),
+            kind_of_critic("pi", [0.125, 0.25, 0.5], 140, starts_from="mu"),
+            kind_of_critic("expectile", [0.25], 240),
+        ],
+        FULL,
+        200,
+        fewest_rows=FEWEST_ROWS,
+    ),
+)
+"""From small to large, for each device."""
+
+
+@dataclass(frozen=True)
+class LearnPlan:
+    """plan.json: what was asked, the row, and what has been decided and spent since."""
+
+    format: int
+    log: str
+    hash: str
+    minutes: float
+    seed: int
+    row: PlanRow
+    slowness: float
+    """What the probe said: the time that this machine takes, for one second of the table's."""
+    ends: str | None = None
+    watch: list[str] = field(default_factory=list[str])
+    dropped: list[str] | None = None
+    """The candidates that are not trained; None: not decided yet."""
+    times: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Seconds that each finished part took. What a kill lost is not counted."""
+
+    @property
+    def spent(self) -> float:
+        return sum(self.times.values())
+
+    @property
+    def seeds(self) -> list[int]:
+        """Those of another `--seed` are others."""
+        return [self.seed * self.row.seeds + number for number in range(self.row.seeds)]
+
+    @property
+    def kept(self) -> list[LearnCandidate]:
+        return [each for each in self.row.candidates if each.name not in (self.dropped or [])]
+
+    def with_time(self, part: str, seconds: float) -> "LearnPlan":
+        """A part is finished. One that was interrupted has the time of its earlier stretches already."""
+        return replace(self, times={**self.times, part: self.times.get(part, 0.0) + seconds})
+
+
+def pick(rows: int, device: str, minutes: float, slowness: float, table: Sequence[PlanRow] = TABLE) -> PlanRow:
+    """The largest row that fits; refused with the least minutes where none does."""
+    fitting = [
+        row
+        for row in table
+        if row.device in (device, "any")
+        and row.fewest_rows <= rows
+        and (row.most_rows is None or rows <= row.most_rows)
+    ]
+    affordable = [row for row in fitting if slowness * row.seconds <= 60 * minutes]
+    if not affordable:
+        least = math.ceil(min(slowness * row.seconds for row in fitting) / 60)
+        raise UserError(f"minutes {minutes:g}: too few on this machine; expected at least {least}")
+    return max(affordable, key=lambda row: row.seconds)
+
+
+def to_drop(plan: LearnPlan, took: float) -> list[str]:
+    """The last candidates, as many as would not fit, where the first one `took` so many seconds; the judge must fit."""
+    first, *others = plan.row.candidates
+    slowness = took / first.seconds
+    left = 60 * plan.minutes - plan.spent - slowness * plan.row.judge_seconds
+    dropped: list[str] = []
+    while others and slowness * sum(each.seconds for each in others) > left:
+        dropped.append(others.pop().name)
+    return dropped
+
+
+def checked_minutes(minutes: object) -> float:
+    number = finite("minutes", minutes)
+    if number <= 0:
+        raise UserError(f"minutes {minutes}: expected a number above 0")
+    return number
+
+
+def read_plan(folder: Path) -> LearnPlan | None:
+    """The plan of a folder, if it has one."""
+    path = folder / PLAN_FILE
+    if not path.exists():
+        return None
+    plan = parse(LearnPlan, files.read_json(path), str(path))
+    if plan.format != PLAN_FORMAT:
+        raise UserError(f"{path}: not a plan of this version of sbac (expected format {PLAN_FORMAT})")
+    return plan
+
+
+def write_plan(folder: Path, plan: LearnPlan) -> None:
+    files.write_json(folder / PLAN_FILE, as_json(plan))
+
+
+def plan_text(plan: LearnPlan) -> str:
+    """The plan in a few lines."""
+    row = plan.row
+    settings = sum(len(each.settings) for each in row.candidates)
+    expected = plan.slowness * row.seconds / 60
+    lines = [
+        f"plan: {row.name!r}, about {expected:.0f} of {plan.minutes:g} minutes on this machine, which takes "
+        f"{plan.slowness:.1f} times as long as the one that the plan was measured on",
+        f"  train: {counted(settings, 'setting')} with {counted(row.seeds, 'seed')} each, preset {row.preset}, "
+        f"{phases_text(row.steps)} steps, and the mean of each setting's seeds as one policy more",
+        *(f"    {each.name}: {_settings_text(each)}" for each in row.candidates),
+        "  judge: all of them, the clone of the log beside them, from the log alone",
+        "  if it is slower than expected, the last settings are dropped after the first one",
+    ]
+    return "\n".join(lines)
+
+
+def _settings_text(candidate: LearnCandidate) -> str:
+    texts = [
+        " ".join(
+            [candidate.algorithm, *(f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in each.items())]
+        )
+        for each in candidate.settings
+    ]
+    return ", ".join(texts)

@@ -1,0 +1,45 @@
+"""How fast this machine trains: a few hundred steps of networks of the log's size."""
+
+import time
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray
+
+from sbac.nn import MLP, Trained
+from sbac.nn.typed import jit, loop
+
+NETWORKS, HIDDEN, BATCH, STEPS = 10, (64, 64), 128, 400
+USUAL = {"cpu": 1.0, "gpu": 1.0}
+"""Seconds of the probe on the machines that the table of plans was measured on."""
+
+
+def device_kind() -> str:
+    """`cpu`, or `gpu` for every accelerator."""
+    return "cpu" if jax.default_backend() == "cpu" else "gpu"
+
+
+def slowness(observations: int, actions: int) -> float:
+    """The time that this machine takes, for one second of the machine that the table of plans was measured on."""
+    key = jax.random.key(0, impl="threefry2x32")
+    _train(jnp.zeros((BATCH, observations + actions)), key).block_until_ready()  # compiles
+    began = time.monotonic()
+    _train(jnp.ones((BATCH, observations + actions)), key).block_until_ready()
+    return (time.monotonic() - began) / USUAL[device_kind()]
+
+
+@jit
+def _train(inputs: Array, key: PRNGKeyArray) -> Array:
+    """Adam steps of several networks side by side, which is what every method spends its time on."""
+
+    def one(key: PRNGKeyArray) -> Array:
+        def step(_: Array, trained: Trained[MLP]) -> Trained[MLP]:
+            def loss(net: MLP) -> tuple[Array, None]:
+                return ((net.scalar(inputs) - 1.0) ** 2).mean(), None
+
+            return trained.minimise(loss, 1e-3)[0]
+
+        net = MLP.create(key, inputs.shape[1], HIDDEN, 1, normalise=True)
+        return loop(STEPS, step, Trained.create(net)).model.scalar(inputs).mean()
+
+    return jax.vmap(one)(jax.random.split(key, NETWORKS)).mean()
