@@ -174,29 +174,36 @@ def answer_lines(choice: Choice, decision: Decision, promise: EpisodeGain | None
 
 def _verdict_line(choice: Choice, decision: Decision, promise: EpisodeGain | None) -> str:
     log, row = choice.record.log, decision.row
-    earns = f"{log.episode:,.{decimals(log.episode)}f}"
     if row is None:
+        earns = _short(log.episode)[0]
         return f"Keep what you have: no policy is expected to be better than the log, which earns {earns} an episode."
     if not decision.believed:
         return (
             "Nothing can be promised from this log. The policy is its clone, which does what the log does on average."
         )
     if promise is None:
-        gain = (
-            ""
-            if row.gain is None or row.gain_low is None
-            else (
-                f" Discounted, it is expected to gain {_signed(row.gain)} over the log's {_plain(log.value)}"
-                f" (90 %: {_signed(row.gain_low)} to {_signed(row.gain_high)})."
-            )
+        value, gain, low, high = _short(log.value, row.gain, row.gain_low, row.gain_high)
+        return (
+            "The policy may be better than the log; what it gains in a whole episode cannot be promised. Discounted, "
+            f"it is expected to gain {gain} over the log's {value} (90 %: {low} to {high})."
         )
-        return f"The policy may be better than the log; what it gains in a whole episode cannot be promised.{gain}"
+    earns, gain, low, high = _short(log.episode, *promise)
     deviation = row.diagnostics.get("episode_deviation", math.inf)
-    percent = f" ({100 * promise.gain / abs(log.episode):+.0f} %)" if abs(log.episode) > deviation else ""
-    gain, between = f"{_signed(promise.gain)}{percent}", f"90 %: {_signed(promise.low)} to {_signed(promise.high)}"
+    gain += f" ({100 * promise.gain / abs(log.episode):+.0f} %)" if abs(log.episode) > deviation else ""
     if promise.low > 0:
-        return f"Use the policy: it is expected to earn {gain} an episode over the log's {earns} ({between})."
-    return f"The policy may be better than the log, {gain} an episode over its {earns}, or worse ({between})."
+        return (
+            f"Use the policy: it is expected to earn {gain} an episode over the log's {earns} (90 %: {low} to {high})."
+        )
+    return (
+        f"The policy may be better than the log, {gain} an episode over its {earns}, or worse (90 %: {low} to {high})."
+    )
+
+
+def _short(level: float, *changes: float | None) -> list[str]:
+    """A number and differences from it, all with as many decimals as the largest needs for three digits."""
+    size = max(abs(value) for value in (level, *changes) if value is not None)
+    digits = max(decimals(size) - 1, 0)
+    return [f"{level:,.{digits}f}", *("?" if value is None else f"{value:+,.{digits}f}" for value in changes)]
 
 
 def _chosen_line(choice: Choice, decision: Decision) -> str:
@@ -224,11 +231,3 @@ def episodes_to_settle(gain: float, deviation: float) -> int:
     if gain == 0 or not math.isfinite(deviation):
         return MOST_TRIES + 1
     return max(FEWEST_TRIES, math.ceil(min((CLEAR * deviation / gain) ** 2, MOST_TRIES + 1)))
-
-
-def _plain(value: float) -> str:
-    return f"{value:,.{decimals(value)}f}"
-
-
-def _signed(value: float | None) -> str:
-    return "" if value is None else f"{value:+,.{decimals(value)}f}"
