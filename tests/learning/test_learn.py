@@ -26,7 +26,7 @@ DATA = point_log()
 def cheap_row(**changes: Any) -> PlanRow:
     """Two clones of other learning rates, which compile quickly."""
     few = [
-        LearnCandidate(name, [{"behaviour_learning_rate": rate}], 1.0, algorithm="bc")
+        LearnCandidate(name, [{"learning_rate": rate}], 1.0, algorithm="bc")
         for name, rate in (("slow", 1e-4), ("fast", 1e-3))
     ]
     options = {"hidden": [8], "batch_size": 16}

@@ -16,9 +16,11 @@ from sbac.learning.plan import (
     LearnPlan,
     PlanRow,
     checked_minutes,
+    least_minutes,
     pick,
     plan_text,
     read_plan,
+    rows_for,
     to_drop,
     write_plan,
 )
@@ -35,6 +37,9 @@ def test_the_table_is_small_and_the_judge_takes_a_third_at_most() -> None:
     assert len({row.name for row in TABLE}) == len(TABLE)
     for row in TABLE:
         assert row.judge_seconds <= row.seconds / 3 or row.seconds < 60, row.name
+    for device in ("cpu", "gpu"):
+        sizes = [row.seconds for row in rows_for(90_000, device)]
+        assert sizes == sorted(sizes)
     for device, minutes in DEFAULT_MINUTES.items():
         assert minutes <= 15
         assert pick(90_000, device, minutes, 1.0).device == device
@@ -63,11 +68,11 @@ def test_the_largest_row_that_fits_is_taken() -> None:
 
 
 def test_too_few_minutes_are_refused_with_the_least() -> None:
-    with pytest.raises(UserError, match="expected at least 5$"):
-        pick(90_000, "cpu", 4, 1.0)
-    assert pick(90_000, "cpu", 5, 1.0)
-    with pytest.raises(UserError, match="expected at least 15$"):
-        pick(90_000, "cpu", 14, 3.0)
+    for slowness, least in ((1.0, 5), (3.0, 13)):
+        with pytest.raises(UserError, match=f"expected at least {least}$"):
+            pick(90_000, "cpu", least - 1, slowness)
+        assert pick(90_000, "cpu", least, slowness).name == "two cores, 5 minutes"
+        assert least_minutes(90_000, "cpu", slowness) == least
     for wrong in (0, -1, float("nan"), "soon"):
         with pytest.raises(UserError, match="minutes"):
             checked_minutes(wrong)

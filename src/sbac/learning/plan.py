@@ -64,6 +64,11 @@ class PlanRow:
     def seconds(self) -> float:
         return START + sum(each.seconds for each in self.candidates) + self.judge_seconds
 
+    @property
+    def least_seconds(self) -> float:
+        """With the first candidate alone."""
+        return START + self.candidates[0].seconds + self.judge_seconds
+
 
 def sbac_candidate(critic: str, alpha: float, seconds: float, starts_from: str | None = None) -> LearnCandidate:
     """One setting of SBAC."""
@@ -96,9 +101,9 @@ TABLE = (
         "quick",
         [20_000, 10_000],
         2,
-        [sbac_candidate("pi", 1.0, 135), sbac_candidate("mu", 1.0, 30, "pi-1")],
+        [sbac_candidate("pi", 1.0, 150), sbac_candidate("mu", 1.0, 32, "pi-1")],
         QUICK,
-        90,
+        88,
         fewest_rows=FEWEST_ROWS,
     ),
     PlanRow(
@@ -113,7 +118,7 @@ TABLE = (
             sbac_candidate("pi", 0.25, 90, "pi-1"),
         ],
         QUICK,
-        230,
+        220,
         fewest_rows=FEWEST_ROWS,
     ),
     PlanRow(
@@ -127,10 +132,10 @@ TABLE = (
             sbac_candidate("mu", 1.0, 55, "pi-1"),
             sbac_candidate("pi", 0.25, 90, "pi-1"),
             sbac_candidate("mu", 0.0625, 50, "pi-1"),
-            sbac_candidate("expectile", 0.25, 290),
+            sbac_candidate("expectile", 0.25, 365),
         ],
         QUICK,
-        390,
+        370,
         fewest_rows=FEWEST_ROWS,
     ),
     PlanRow(
@@ -215,20 +220,29 @@ class LearnPlan:
         return replace(self, times={**self.times, part: self.times.get(part, 0.0) + seconds})
 
 
-def pick(rows: int, device: str, minutes: float, slowness: float, table: Sequence[PlanRow] = TABLE) -> PlanRow:
-    """The largest row that fits; refused with the least minutes where none does."""
-    fitting = [
+def rows_for(rows: int, device: str) -> list[PlanRow]:
+    """Those for a log with so many rows, from small to large."""
+    return [
         row
-        for row in table
+        for row in TABLE
         if row.device in (device, "any")
         and row.fewest_rows <= rows
         and (row.most_rows is None or rows <= row.most_rows)
     ]
-    affordable = [row for row in fitting if slowness * row.seconds <= 60 * minutes]
-    if not affordable:
-        least = math.ceil(min(slowness * row.seconds for row in fitting) / 60)
+
+
+def least_minutes(rows: int, device: str, slowness: float) -> int:
+    """The fewest minutes in which something is learned from a log with so many rows."""
+    return math.ceil(slowness * rows_for(rows, device)[0].least_seconds / 60)
+
+
+def pick(rows: int, device: str, minutes: float, slowness: float) -> PlanRow:
+    """The largest row that fits. The smallest may fit in part; minutes in which not even that fits are refused."""
+    smallest, *others = rows_for(rows, device)
+    if slowness * smallest.least_seconds > 60 * minutes:
+        least = least_minutes(rows, device, slowness)
         raise UserError(f"minutes {minutes:g}: too few on this machine; expected at least {least}")
-    return max(affordable, key=lambda row: row.seconds)
+    return [smallest, *(row for row in others if slowness * row.seconds <= 60 * minutes)][-1]
 
 
 def to_drop(plan: LearnPlan, took: float) -> list[str]:
