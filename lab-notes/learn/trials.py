@@ -11,18 +11,11 @@ import argparse
 import importlib.util
 import json
 import platform
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
 
 import numpy as np
-
-BARE = importlib.util.find_spec("matplotlib") is None
-"""Whether nothing can be drawn on this machine: there are no pages then."""
-if BARE:
-    sys.modules |= {name: MagicMock() for name in ("matplotlib", "matplotlib.figure", "matplotlib.ticker")}
 
 import sbac
 from sbac.learning import learn as stages
@@ -58,6 +51,7 @@ def main() -> None:
     parser.add_argument("--row", help="of the table of plans, by its name, in place of the one that fits")
     parser.add_argument("--seeds", type=int, help="with --row: other than the row's")
     parser.add_argument("--steps", type=int, nargs="+", help="with --row: other than the row's")
+    parser.add_argument("--no-pages", action="store_true", help="no card and no report, where nothing can be drawn")
     asked = parser.parse_args()
 
     row = None
@@ -71,7 +65,7 @@ def main() -> None:
         print(f"{name}: there already")
         return
     data, where = log_of(asked.log)
-    if BARE:
+    if asked.no_pages:
         stages.build_card = stages.report_page = lambda *_: ""
     answer = sbac.learn(data, minutes=asked.minutes, seed=asked.seed, out=folder, row=row)
     print(answer.text)
