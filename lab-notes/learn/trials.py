@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import sbac
-from sbac.learning import learn as stages
+from sbac.learning import writing
 from sbac.learning.plan import TABLE
 from sbac.runs import Run
 from sbac.trust.choosing import policy_of, read_choice
@@ -66,7 +66,7 @@ def main() -> None:
         return
     data, where = log_of(asked.log)
     if asked.no_pages:
-        stages.build_card = stages.report_page = lambda *_: ""
+        writing.build_card = writing.report_page = lambda *_: ""
     answer = sbac.learn(data, minutes=asked.minutes, seed=asked.seed, out=folder, row=row)
     print(answer.text)
     said = json.loads((folder / "answer.json").read_text())

@@ -181,18 +181,8 @@ def test_a_slower_machine_drops_whole_candidates_once(
     assert plan is not None and plan.dropped == ["fast"]
 
 
-def test_without_a_folder_nothing_is_written(
+def test_without_a_folder_nothing_is_written_and_a_large_log_is_judged_on_whole_episodes(
     unbroken: tuple[Answer, Path, list[str], Choice], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(stages, "select", lambda *_, **__: unbroken[3])
-    answer = sbac.learn(DATA, minutes=30, row=cheap_row(), progress=False)
-    assert answer.folder is None and not list(tmp_path.iterdir()) and "Written" not in answer.text
-    assert (answer.policy is None) == answer.keep
-
-
-def test_a_large_log_is_judged_on_whole_episodes(
-    unbroken: tuple[Answer, Path, list[str], Choice], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[sbac.Dataset] = []
 
@@ -200,9 +190,12 @@ def test_a_large_log_is_judged_on_whole_episodes(
         asked.append(data)
         return unbroken[3]
 
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(stages, "select", judge)
     monkeypatch.setattr(stages, "MOST_JUDGED", 300)
     answer = sbac.learn(DATA, minutes=30, row=cheap_row(), progress=False)
+    assert answer.folder is None and not list(tmp_path.iterdir()) and "Written" not in answer.text
+    assert (answer.policy is None) == answer.keep
     assert len(asked[0]) == 300 and set(np.diff(asked[0].episodes, axis=1)[:, 0]) == {30}
     assert "Judged on 10 of 40 episodes, drawn at random." in answer.text
 

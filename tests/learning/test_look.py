@@ -33,7 +33,7 @@ def test_one_reward_in_every_row_is_refused(reward: float, ends: np.ndarray, mes
 @pytest.mark.parametrize(("reward", "aim"), [(1.0, "to last longer"), (-1.0, "to end sooner")])
 def test_with_ends_it_has_an_aim(reward: float, aim: str) -> None:
     lines = look(point_log(rewards=np.full(1200, reward), terminals=ended()))
-    assert lines[1] == f"the reward is {reward:g} in every row: the aim is {aim}"
+    assert lines[1] == f"The reward is {reward:g} in every row: the aim is {aim}"
 
 
 def test_nothing_to_compare() -> None:

@@ -1,6 +1,7 @@
 """`sbac learn`: from a log to a policy and an answer in plain words."""
 
 import argparse
+import time
 from pathlib import Path
 
 from sbac.cli.core import Commands
@@ -32,11 +33,11 @@ def add(commands: Commands) -> None:
 
 
 def _learn(args: argparse.Namespace) -> int:
+    began = time.monotonic()  # what is imported takes its time too
     from sbac.learning.learn import Clock, LearnRequest, learn_from, plan_of
     from sbac.learning.look import look
     from sbac.learning.plan import plan_text
 
-    clock = Clock()
     out = Path("runs") / Path(args.logs[0]).stem if args.out is None else Path(args.out)
     request = LearnRequest(args.minutes, out, args.seed, args.ends, args.watch)
     data = load_log(args.logs[0] if len(args.logs) == 1 else args.logs, args)
@@ -44,5 +45,5 @@ def _learn(args: argparse.Namespace) -> int:
         print(*look(data), plan_text(plan_of(data, request)), sep="\n")
         return 0
     args.kept = lambda: "the same command goes on" if out.exists() else "nothing was kept, since it had not begun"
-    print(learn_from(data, request, clock).text)
+    print(learn_from(data, request, Clock(began)).text)
     return 0

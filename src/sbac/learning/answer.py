@@ -120,12 +120,10 @@ def decide_on(choice: Choice, log_doubts: Sequence[str] = ()) -> Decision:
     if not above:
         return Decision(None, True, "no candidate is above the log")
     taken = next((row for row in above if row.label == choice.label), None)
-    if taken is None:
-        return Decision(max(above, key=lambda row: row.promise), True, "it promises the most")
-    if not choice.decided:
+    if taken is not None and not choice.decided:
         together = [row for row in above if row.setting == taken.setting and row.label.startswith("committee")]
         return Decision(together[0] if together else taken, True, "the estimates cannot tell the best policies apart")
-    return Decision(taken, True, choice.reason)
+    return Decision(taken or max(above, key=lambda row: row.promise), True, "it promises the most")
 
 
 def is_above(row: CandidateRecord, choice: Choice) -> bool:
@@ -156,10 +154,10 @@ def answer_lines(choice: Choice, decision: Decision, promise: EpisodeGain | None
     """At most twelve lines; warnings that find no place are counted."""
     where = "" if about.folder is None else f"{about.folder}/"
     last = [
-        *about.notes,
+        *(f"{note}." for note in about.notes),
         *([f"Not trained, for lack of time: {', '.join(about.dropped)}."] if about.dropped else []),
         _next_step(choice, decision, promise, about.data, where),
-        *([f"Written: {', '.join(where + name for name in about.files)}."] if about.files else []),
+        *([f"Written to {about.folder}: {', '.join(about.files)}."] if about.files else []),
         f"It took {about.minutes_taken:.1f} of {about.minutes:g} minutes and at most {about.memory:.1f} GB of memory.",
     ]
     first = [_verdict_line(choice, decision, promise), _chosen_line(choice, decision)]

@@ -4,9 +4,6 @@ Killed anywhere, the same call goes on: the plan is on disk before training begi
 written last.
 """
 
-import importlib.util
-import os
-import resource
 import sys
 import time
 from collections.abc import Generator, Sequence
@@ -20,24 +17,8 @@ from sbac.data import Dataset, load
 from sbac.data.loading import Source
 from sbac.data.naming import ColumnMap
 from sbac.errors import UserError, listed, not_negative, path_of
-from sbac.exporting import export
-from sbac.learning.answer import (
-    ANSWER_FILE,
-    ANSWER_FORMAT,
-    CARD_FILE,
-    ONNX_FILE,
-    POLICY_FILE,
-    REPORT_FILE,
-    Answer,
-    AnswerRecord,
-    Circumstances,
-    answer_lines,
-    as_answer,
-    decide_on,
-    doubts_of,
-    read_answer,
-)
-from sbac.learning.bridge import misleading, promise_of, select_options, watched_of
+from sbac.learning.answer import POLICY_FILE, Answer, as_answer, read_answer
+from sbac.learning.bridge import misleading, select_options
 from sbac.learning.look import look
 from sbac.learning.plan import (
     DEFAULT_MINUTES,
@@ -54,20 +35,15 @@ from sbac.learning.plan import (
     write_plan,
 )
 from sbac.learning.probe import device_kind, slowness
+from sbac.learning.writing import Learned, write
 from sbac.policy import Policy
 from sbac.policy.committee import committee
 from sbac.progress import Progress
-from sbac.records import as_json
-from sbac.report.card import build_card
-from sbac.report.page import ChartGroup, PagePart, Section, chart_sections, config_section, facts, render, subtitle
-from sbac.results.describe import describe
-from sbac.results.series import series_of
 from sbac.runs import Run, policy_setting
 from sbac.text import setting_label
 from sbac.training.folder import OpenFolder, is_temporary
 from sbac.training.train import train
-from sbac.trust.choosing import Choice, policy_of, select, write_choice
-from sbac.trust.log import read_log
+from sbac.trust.choosing import Choice, select
 
 MOST_JUDGED = 500_000
 """Rows that policies are judged on: of a larger log whole episodes are drawn."""
@@ -101,10 +77,10 @@ class LearnRequest:
 
 
 class Clock:
-    """The time since the start, and since the last lap."""
+    """Tells the seconds since the last lap; the first one begins at `began`, by `time.monotonic`."""
 
-    def __init__(self) -> None:
-        self._lap = time.monotonic()
+    def __init__(self, began: float) -> None:
+        self._lap = began
 
     def lap(self) -> float:
         now = time.monotonic()
@@ -137,7 +113,7 @@ def learn(
     progress: whether to say what is being done.
     row: a plan of one's own in place of the table's, for experiments.
     """
-    clock = Clock()
+    clock = Clock(time.monotonic())
     folder = None if out is None else path_of("out", out)
     request = LearnRequest(minutes, folder, seed, ends, listed("watch", watch), progress, row)
     return learn_from(load(data, columns=columns), request, clock)
@@ -145,8 +121,9 @@ def learn(
 
 def learn_from(data: Dataset, request: LearnRequest, clock: Clock) -> Answer:
     """The stages, one after the other. The clock runs since the log began to be read."""
-    notes = look(data)
-    request.say(f"look: {notes[0]}")
+    notes, problems = look(data), misleading(data)
+    for line in (*notes, *problems):
+        request.say(f"look: {line}")
     if request.out is not None and (finished := read_answer(request.out)) is not None:
         check_same(request.out, finished.plan, data, request)
         return as_answer(finished, None if finished.keep else Policy.load(request.out / POLICY_FILE), request.out)
@@ -158,8 +135,11 @@ def learn_from(data: Dataset, request: LearnRequest, clock: Clock) -> Answer:
             write_plan(folder, plan)
         clock.lap()
         plan, runs = train_all(data, plan, folder, clock, request)
-        plan, choice, judged = judge(data, plan, runs, clock, request)
-        return write(data, [*notes[1:], *judged], plan, choice, runs, folder, clock, request)
+        plan, choice, judged_on = judge(data, plan, runs, clock, request)
+        request.say(f"write: {request.out or 'nothing'}, {left(plan)}")
+        learned = Learned(data, judged_on, notes[1:], problems, runs, committees(runs), choice)
+        answer, policy = write(learned, plan, folder, request.out, clock.lap)
+        return as_answer(answer, policy, request.out)
 
 
 # --- The plan and its folder ------------------------------------------------------------------------------------------
@@ -288,14 +268,11 @@ def committees(runs: Sequence[Run]) -> dict[str, Policy]:
 
 def judge(
     data: Dataset, plan: LearnPlan, runs: Sequence[Run], clock: Clock, request: LearnRequest
-) -> tuple[LearnPlan, Choice, list[str]]:
-    """All policies, their committees and the clone, from the log alone; and what is to be said of how it was done."""
+) -> tuple[LearnPlan, Choice, Dataset]:
+    """All policies, their committees and the clone, from the log alone; of a large one, from episodes drawn of it."""
     share = MOST_JUDGED / len(data)
-    drawn = data.split(share, plan.seed)[1] if share < 1 else data
+    drawn = data.split(share, plan.seed)[1] if share < 1 else None
     judged_on = drawn or data  # of a single episode nothing can be drawn
-    notes: list[str] = []
-    if judged_on is not data:
-        notes = [f"Judged on {len(judged_on.episodes):,} of {len(data.episodes):,} episodes, drawn at random."]
     members = committees(runs)
     count = sum(len(run.policies) for run in runs) + len(members) + 1
     request.say(f"judge: {count} policies, {left(plan)}")
@@ -317,103 +294,4 @@ def judge(
             progress=reached,
             **select_options(plan.ends, plan.watch),
         )
-    return plan.with_time("judge", clock.lap()), choice, notes
-
-
-# --- Writing ----------------------------------------------------------------------------------------------------------
-
-
-def write(
-    data: Dataset,
-    notes: Sequence[str],
-    plan: LearnPlan,
-    choice: Choice,
-    runs: Sequence[Run],
-    folder: Path,
-    clock: Clock,
-    request: LearnRequest,
-) -> Answer:
-    """Everything that the folder is to hold; the answer last, which makes it a finished one."""
-    request.say(f"write: {request.out or 'nothing'}, {left(plan)}")
-    decision = decide_on(choice, doubts_of(data))
-    promise = promise_of(choice, decision.row) if decision.row is not None and decision.believed else None
-    kept = folder / "committees"
-    for name, policy in (members := committees(runs)).items():
-        policy.save(kept / f"{name}.safetensors")
-    home = runs[0].folder
-    assert home is not None
-    paths = {policy.hash: os.path.relpath(kept / f"{name}.safetensors", home) for name, policy in members.items()}
-    candidates = [replace(row, path=paths.get(row.policy or "", row.path)) for row in choice.candidates]
-    record = replace(
-        choice.record,
-        label=choice.label if decision.row is None else decision.row.label,
-        reason=decision.reason,
-        candidates=candidates,
-        log=replace(choice.record.log, learned_elsewhere=[]),  # all of it is from the log, if not the whole log
-    )
-    write_choice(home, record, choice.clone)
-    policy = None
-    written: list[str] = []
-    if decision.row is not None:
-        policy = policy_of(runs[0], next(row for row in candidates if row.label == record.label))
-        policy.save(folder / POLICY_FILE)
-        written.append(POLICY_FILE)
-        if importlib.util.find_spec("onnx") is not None:
-            export(policy, folder / ONNX_FILE)
-            written.append(ONNX_FILE)
-    card = build_card(runs[0], read_log(data, record.discount), record)
-    files.write_atomic(folder / CARD_FILE, card.encode())
-    warnings = [*(decision.row.warnings if decision.row is not None else []), *doubts_of(data), *misleading(data)]
-    plan = plan.with_time("write", clock.lap())
-    about = Circumstances(
-        data,
-        request.out,
-        notes,
-        warnings,
-        plan.dropped or [],
-        [] if request.out is None else [*written, CARD_FILE, REPORT_FILE],
-        plan.minutes,
-        plan.spent / 60,
-        peak_memory(),
-    )
-    lines = answer_lines(choice, decision, promise, about)
-    files.write_atomic(folder / REPORT_FILE, report_page(lines, runs, data).encode())
-    answer = AnswerRecord(
-        ANSWER_FORMAT,
-        None if decision.row is None else decision.row.label,
-        None if policy is None else str(policy.config["algorithm"]),
-        *((None, None, None) if promise is None else promise),
-        warnings,
-        decision.row is None,
-        watched_of(choice),
-        plan.minutes,
-        plan.spent / 60,
-        plan,
-        lines,
-    )
-    files.write_json(folder / ANSWER_FILE, as_json(answer))
-    return as_answer(answer, policy, request.out)
-
-
-def report_page(lines: Sequence[str], runs: Sequence[Run], data: Dataset) -> str:
-    """The answer, and below it what the trainings logged and how the policies act."""
-    records = [describe(run, data) for run in runs]
-    series = [
-        replace(entry, method=f"{entry.method} {run.folder.name}" if run.folder is not None else entry.method)
-        for run, record in zip(runs, records, strict=True)
-        for entry in series_of(record)
-    ]
-    group = ChartGroup({data.name: {entry.label: entry for entry in series}})
-    sections = [
-        Section("answer", "The answer", [PagePart(lines=lines)]),
-        *chart_sections([group]),
-        config_section([facts(record) for record in records], records),
-    ]
-    title = f"What was learned from {data.name}"
-    return render(title, subtitle(records, series), sections, tasks=[data.name], methods=group.names)
-
-
-def peak_memory() -> float:
-    """Of this process, in gigabytes."""
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most / (1e9 if sys.platform == "darwin" else 1e6)
+    return plan.with_time("judge", clock.lap()), choice, judged_on

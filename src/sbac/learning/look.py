@@ -30,5 +30,5 @@ def look(data: Dataset) -> list[str]:
                 + "; expected rewards that differ: name their column with --columns rewards=NAME"
             )
         aim = "to last longer" if reward > 0 else "to end sooner"
-        lines.append(f"the reward is {reward:g} in every row: the aim is {aim}")
+        lines.append(f"The reward is {reward:g} in every row: the aim is {aim}")
     return lines

@@ -146,7 +146,7 @@ TABLE = (
         5,
         [kind_of_critic("pi", [1.0, 0.25], 90), kind_of_critic("mu", [1.0], 40, starts_from="pi")],
         QUICK,
-        80,
+        70,
         fewest_rows=FEWEST_ROWS,
     ),
     PlanRow(
@@ -284,8 +284,8 @@ def plan_text(plan: LearnPlan) -> str:
     settings = sum(len(each.settings) for each in row.candidates)
     expected = plan.slowness * row.seconds / 60
     lines = [
-        f"plan: {row.name!r}, about {expected:.0f} of {plan.minutes:g} minutes on this machine, which takes "
-        f"{plan.slowness:.1f} times as long as the one that the plan was measured on",
+        f"plan: {row.name!r}, about {expected:.0f} of {plan.minutes:g} minutes; this machine takes {plan.slowness:.1f} "
+        "times as long as the one that it was measured on",
         f"  train: {counted(settings, 'setting')} with {counted(row.seeds, 'seed')} each, preset {row.preset}, "
         f"{phases_text(row.steps)} steps, and the mean of each setting's seeds as one policy more",
         *(f"    {each.name}: {_settings_text(each)}" for each in row.candidates),
