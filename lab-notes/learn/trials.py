@@ -70,8 +70,9 @@ def main() -> None:
     answer = sbac.learn(data, minutes=asked.minutes, seed=asked.seed, out=folder, row=row)
     print(answer.text)
     said = json.loads((folder / "answer.json").read_text())
-    judged = Run.load(folder / "runs" / said["plan"]["row"]["candidates"][0]["name"])
-    choice = read_choice(judged.folder, judged.policies)
+    home = folder / "runs" / said["plan"]["row"]["candidates"][0]["name"]
+    judged = Run.load(home)
+    choice = read_choice(home, judged.policies)
     assert choice is not None
     rows = [vars(each) | {"diagnostics": None} for each in choice.candidates]
     truth: dict[str, list[float]] = {}

@@ -75,7 +75,11 @@ def test_a_clear_gain() -> None:
 def test_a_gain_that_may_be_none() -> None:
     unsure = candidate("pi-1/seed=0", 4.0)
     of = choice(unsure, COPY)
-    assert words(of, decide_on(of))[0].startswith("The policy may be better than the log, +4 (+4 %) an episode")
+    first = words(of, decide_on(of))[0]
+    assert first.startswith("The policy may be better than the log, +4 (+4 %) an episode over its 100, or worse")
+    assert first.endswith("Discounted, it is expected to gain +1.0 over the log's 50.0 (90 %: +0.5 to +1.5).")
+    of = choice(replace(unsure, gain_low=-0.5), COPY)
+    assert "Discounted" not in words(of, decide_on(of))[0]
 
 
 def test_keep_only_if_what_can_be_believed_is_not_above_the_log() -> None:

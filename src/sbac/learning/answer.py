@@ -179,12 +179,10 @@ def _verdict_line(choice: Choice, decision: Decision, promise: EpisodeGain | Non
         return (
             "Nothing can be promised from this log. The policy is its clone, which does what the log does on average."
         )
+    value, gain, low, high = _short(log.value, row.gain, row.gain_low, row.gain_high)
+    discounted = f"Discounted, it is expected to gain {gain} over the log's {value} (90 %: {low} to {high})."
     if promise is None:
-        value, gain, low, high = _short(log.value, row.gain, row.gain_low, row.gain_high)
-        return (
-            "The policy may be better than the log; what it gains in a whole episode cannot be promised. Discounted, "
-            f"it is expected to gain {gain} over the log's {value} (90 %: {low} to {high})."
-        )
+        return f"The policy may be better than the log; a whole episode cannot be promised. {discounted}"
     earns, gain, low, high = _short(log.episode, *promise)
     deviation = row.diagnostics.get("episode_deviation", math.inf)
     gain += f" ({100 * promise.gain / abs(log.episode):+.0f} %)" if abs(log.episode) > deviation else ""
@@ -192,9 +190,10 @@ def _verdict_line(choice: Choice, decision: Decision, promise: EpisodeGain | Non
         return (
             f"Use the policy: it is expected to earn {gain} an episode over the log's {earns} (90 %: {low} to {high})."
         )
-    return (
+    line = (
         f"The policy may be better than the log, {gain} an episode over its {earns}, or worse (90 %: {low} to {high})."
     )
+    return f"{line} {discounted}" if row.gain_low is not None and row.gain_low > 0 else line
 
 
 def _short(level: float, *changes: float | None) -> list[str]:
