@@ -141,6 +141,12 @@ def test_never_more_than_twelve_lines(count: int) -> None:
 
 
 def test_episodes_to_settle() -> None:
-    assert episodes_to_settle(10.0, 40.0) == 64 == episodes_to_settle(-10.0, 40.0)
-    assert episodes_to_settle(1000.0, 40.0) == 5
-    assert episodes_to_settle(0.0, 40.0) == episodes_to_settle(1e-9, 40.0) == MOST_TRIES + 1
+    assert episodes_to_settle(0.25) == 64 == episodes_to_settle(-0.25)
+    assert episodes_to_settle(25.0) == 5
+    assert episodes_to_settle(0.0) == episodes_to_settle(1e-9) == MOST_TRIES + 1
+
+
+def test_without_a_folder_the_next_step_is_one_of_python() -> None:
+    of = choice(POLICY, COPY)
+    lines = words(of, decide_on(of), folder=None, files=[])
+    assert "Next: 8 real episodes would settle it: sbac.evaluate(answer.policy, 'ID', episodes=8)" in lines

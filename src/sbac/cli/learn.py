@@ -17,7 +17,7 @@ def add(commands: Commands) -> None:
         "it is expected to gain, and what speaks against it; it may be to keep what you have. Interrupted, the same "
         "command goes on.",
         epilog="examples: sbac learn hopper-demo --minutes 5\n"
-        "          sbac learn plant.csv --columns rewards=profit --action-low 0 --action-high 10",
+        "          sbac learn plant.csv --columns rewards=profit --action-high 10",
     )
     parser.add_argument("logs", nargs="+", metavar="LOG", help="a name, a file, several of them, a folder, a Minari id")
     parser.add_argument("--minutes", type=float, metavar="M", help="how long it may take (default: 15, on a GPU 10)")

@@ -152,11 +152,10 @@ class Circumstances(NamedTuple):
 
 def answer_lines(choice: Choice, decision: Decision, promise: EpisodeGain | None, about: Circumstances) -> list[str]:
     """At most twelve lines; warnings that find no place are counted."""
-    where = "" if about.folder is None else f"{about.folder}/"
     last = [
         *(f"{note}." for note in about.notes),
         *([f"Not trained, for lack of time: {', '.join(about.dropped)}."] if about.dropped else []),
-        _next_step(choice, decision, promise, about.data, where),
+        _next_step(decision, promise, about.data, about.folder),
         *([f"Written to {about.folder}: {', '.join(about.files)}."] if about.files else []),
         f"It took {about.minutes_taken:.1f} of {about.minutes:g} minutes and at most {about.memory:.1f} GB of memory.",
     ]
@@ -211,20 +210,22 @@ def _chosen_line(choice: Choice, decision: Decision) -> str:
     return f"It is {decision.row.label}; {judged}: {decision.reason}."
 
 
-def _next_step(choice: Choice, decision: Decision, promise: EpisodeGain | None, data: Dataset, where: str) -> str:
+def _next_step(decision: Decision, promise: EpisodeGain | None, data: Dataset, folder: Path | None) -> str:
     if decision.row is None:
         return "Next: record episodes in which other actions are tried, or give more --minutes."
     deviation = decision.row.diagnostics.get("episode_deviation", float(data.returns.std()))
-    tries = episodes_to_settle(UNPROMISED * deviation if promise is None else promise.gain, deviation)
-    environment = data.task or data.environment or "ID"
-    command = f"sbac evaluate {where}{POLICY_FILE} --env {environment} --episodes {min(tries, MOST_TRIES)}"
+    gain = UNPROMISED if promise is None or deviation == 0 else promise.gain / deviation
+    tries = episodes_to_settle(gain)
+    environment, played = data.task or data.environment or "ID", min(tries, MOST_TRIES)
+    if folder is None:
+        command = f"sbac.evaluate(answer.policy, {environment!r}, episodes={played})"
+    else:
+        command = f"sbac evaluate {folder / POLICY_FILE} --env {environment} --episodes {played}"
     if tries > MOST_TRIES:
         return f"Next: it would take more than {MOST_TRIES:,} real episodes to settle it. To play some: {command}"
     return f"Next: {counted(tries, 'real episode')} would settle it: {command}"
 
 
-def episodes_to_settle(gain: float, deviation: float) -> int:
-    """So many that a gain of this size stands out of their spread, for which the log's is taken."""
-    if gain == 0 or not math.isfinite(deviation):
-        return MOST_TRIES + 1
-    return max(FEWEST_TRIES, math.ceil(min((CLEAR * deviation / gain) ** 2, MOST_TRIES + 1)))
+def episodes_to_settle(gain: float) -> int:
+    """So many that a gain, in deviations of an episode's return, stands out of them. The deviation is the log's."""
+    return max(FEWEST_TRIES, math.ceil(min((CLEAR / gain) ** 2, MOST_TRIES + 1))) if gain else MOST_TRIES + 1

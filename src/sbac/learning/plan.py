@@ -1,7 +1,7 @@
 """What `sbac learn` does in the minutes it has: one row of a table, picked once and written down.
 
-The costs in the table were measured on two quiet cores and on one GPU. A short probe says how much slower or faster
-this machine is, and with that the largest row is taken that fits. After the first candidate, whose real cost is known
+The costs in the table are those of two quiet cores and of one GPU. A short probe says how much slower or faster this
+machine is, and with that the largest row is taken that fits. After the first candidate, whose real cost is known
 then, the last candidates are dropped as far as the rest would not fit. Both are decided once, and kept after a kill.
 """
 
@@ -18,7 +18,7 @@ from sbac.text import counted, phases_text
 from sbac.trust.evidence import EFFORTS, Effort
 
 PLAN_FILE, PLAN_FORMAT = "plan.json", 1
-START = 15.0
+START = 10.0
 """Seconds, on the machines of the table, for what is neither training nor judging."""
 DEFAULT_MINUTES = {"cpu": 15.0, "gpu": 10.0}
 FEWEST_ROWS = 1_000
@@ -60,14 +60,14 @@ class PlanRow:
     options: Settings = field(default_factory=dict[str, Any])
     """What differs from the preset."""
 
-    @property
-    def seconds(self) -> float:
-        return START + sum(each.seconds for each in self.candidates) + self.judge_seconds
+    def seconds(self, slowness: float = 1.0, candidates: int | None = None) -> float:
+        """What it costs on a machine that takes so many times as long, with the first `candidates` alone or with all."""
+        trained = sum(each.seconds for each in self.candidates[:candidates])
+        return slowness * (START + trained) + self.judging(slowness)
 
-    @property
-    def least_seconds(self) -> float:
-        """With the first candidate alone."""
-        return START + self.candidates[0].seconds + self.judge_seconds
+    def judging(self, slowness: float) -> float:
+        """Much of the judge's time goes into compiling and calls: on two cores twice as fast it took hardly less."""
+        return max(1.0, slowness) * self.judge_seconds
 
 
 def sbac_candidate(critic: str, alpha: float, seconds: float, starts_from: str | None = None) -> LearnCandidate:
@@ -82,7 +82,8 @@ def kind_of_critic(critic: str, alphas: Sequence[float], seconds: float, **optio
 
 
 QUICK, FULL = EFFORTS["quick"], EFFORTS["full"]
-GLANCE = replace(QUICK, steps=(1_000, 1_000), model_hidden=(64, 64), model_steps=2_000)
+GLANCE = replace(QUICK, replicates=2, steps=(2_900, 100), model_hidden=(64, 64), model_steps=500)
+"""Of a log from which nothing can be promised: the card needs a judge, and the clone its steps."""
 TABLE = (
     PlanRow(
         "a glance",
@@ -103,7 +104,7 @@ TABLE = (
         2,
         [sbac_candidate("pi", 1.0, 150), sbac_candidate("mu", 1.0, 32, "pi-1")],
         QUICK,
-        88,
+        95,
         fewest_rows=FEWEST_ROWS,
     ),
     PlanRow(
@@ -118,7 +119,7 @@ TABLE = (
             sbac_candidate("pi", 0.25, 90, "pi-1"),
         ],
         QUICK,
-        220,
+        190,
         fewest_rows=FEWEST_ROWS,
     ),
     PlanRow(
@@ -135,7 +136,7 @@ TABLE = (
             sbac_candidate("expectile", 0.25, 365),
         ],
         QUICK,
-        370,
+        270,
         fewest_rows=FEWEST_ROWS,
     ),
     PlanRow(
@@ -232,24 +233,24 @@ def rows_for(rows: int, device: str) -> list[PlanRow]:
 
 
 def least_minutes(rows: int, device: str, slowness: float) -> int:
-    """The fewest minutes in which something is learned from a log with so many rows."""
-    return math.ceil(slowness * rows_for(rows, device)[0].least_seconds / 60)
+    """The fewest minutes in which something is learned from a log with so many rows: with the first candidate alone."""
+    return math.ceil(rows_for(rows, device)[0].seconds(slowness, 1) / 60)
 
 
 def pick(rows: int, device: str, minutes: float, slowness: float) -> PlanRow:
     """The largest row that fits. The smallest may fit in part; minutes in which not even that fits are refused."""
     smallest, *others = rows_for(rows, device)
-    if slowness * smallest.least_seconds > 60 * minutes:
+    if smallest.seconds(slowness, 1) > 60 * minutes:
         least = least_minutes(rows, device, slowness)
         raise UserError(f"minutes {minutes:g}: too few on this machine; expected at least {least}")
-    return [smallest, *(row for row in others if slowness * row.seconds <= 60 * minutes)][-1]
+    return [smallest, *(row for row in others if row.seconds(slowness) <= 60 * minutes)][-1]
 
 
 def to_drop(plan: LearnPlan, took: float) -> list[str]:
     """The last candidates, as many as would not fit, where the first one `took` so many seconds; the judge must fit."""
     first, *others = plan.row.candidates
     slowness = took / first.seconds
-    left = 60 * plan.minutes - plan.spent - slowness * plan.row.judge_seconds
+    left = 60 * plan.minutes - plan.spent - plan.row.judging(slowness)
     dropped: list[str] = []
     while others and slowness * sum(each.seconds for each in others) > left:
         dropped.append(others.pop().name)
@@ -282,7 +283,7 @@ def plan_text(plan: LearnPlan) -> str:
     """The plan in a few lines."""
     row = plan.row
     settings = sum(len(each.settings) for each in row.candidates)
-    expected = plan.slowness * row.seconds / 60
+    expected = row.seconds(plan.slowness) / 60
     lines = [
         f"plan: {row.name!r}, about {expected:.0f} of {plan.minutes:g} minutes; this machine takes {plan.slowness:.1f} "
         "times as long as the one that it was measured on",
