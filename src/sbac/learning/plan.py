@@ -61,7 +61,7 @@ class PlanRow:
     """What differs from the preset."""
 
     def seconds(self, slowness: float = 1.0, candidates: int | None = None) -> float:
-        """What it costs on a machine that takes so many times as long, with the first `candidates` alone or with all."""
+        """What it costs on a machine that takes so many times as long, with the first `candidates` only or with all."""
         trained = sum(each.seconds for each in self.candidates[:candidates])
         return slowness * (START + trained) + self.judging(slowness)
 
