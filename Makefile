@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .PHONY: demo test test-slow torture lint format docs bench bench-speed results wheel lock clean
 
-demo: $(READY)  ## learn from the embedded dataset, print a table, draw a learning curve
+demo: $(READY)  ## learn from the embedded log, then play the truth: the promise beside what happens
 	$(BIN)/python examples/demo.py
 
 # Compiling takes most of the suite's time: compiled programs are kept for the next session, until `make clean`.

@@ -1,6 +1,7 @@
-"""README's picture: an ordinary episode of the log, one of the policy learned from it, and the learning curve.
+"""The picture of the documentation's first page: an ordinary episode of the log, one of the policy learned from it, and the learning curve.
 
-    make demo && python lab-notes/demo/picture.py runs/demo
+    sbac train hopper-demo --seeds 5 --episodes 20 --evaluate-every 5000 --out runs/five
+    python lab-notes/demo/picture.py runs/five
 
 Ordinary: the log's episode with the median return, and the seed with the median score at the preset's alpha. MuJoCo
 needs EGL or OSMesa to draw: set MUJOCO_GL to egl or osmesa.

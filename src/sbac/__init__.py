@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from sbac.errors import UserError as UserError
     from sbac.evaluation.rollout import evaluate as evaluate
     from sbac.exporting import export as export
+    from sbac.learning.answer import Answer as Answer
+    from sbac.learning.learn import learn as learn
     from sbac.policy import Policy as Policy
     from sbac.policy.committee import committee as committee
     from sbac.ratio import visitation_ratio as visitation_ratio
@@ -36,6 +38,8 @@ _HOMES = {
     "UserError": "sbac.errors",
     "evaluate": "sbac.evaluation.rollout",
     "export": "sbac.exporting",
+    "Answer": "sbac.learning.answer",
+    "learn": "sbac.learning.learn",
     "Policy": "sbac.policy",
     "committee": "sbac.policy.committee",
     "visitation_ratio": "sbac.ratio",

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from select import POLLERR, poll
 
 from sbac import interrupts
-from sbac.cli import bench, compare, completion, data, evaluate, export, methods, report, select, train
+from sbac.cli import bench, compare, completion, data, evaluate, export, learn, methods, report, select, train
 from sbac.cli.core import HELP, Commands, Parser
 from sbac.errors import UNSHOWABLE, UserError, shown
 
 GROUPS = {
-    "learn": (train, select, export, methods, evaluate),
+    "learn": (learn, train, select, export, methods, evaluate),
     "data": (data,),
     "measure and read": (report, compare, bench),
     "shell": (completion,),

@@ -1,0 +1,152 @@
+"""What is taken and what is said, on made-up estimates."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sbac.learning.answer import (
+    MOST_LINES,
+    MOST_TRIES,
+    Circumstances,
+    Decision,
+    answer_lines,
+    decide_on,
+    doubts_of,
+    episodes_to_settle,
+)
+from sbac.learning.bridge import promise_of
+from sbac.trust.choosing import CLONE, CandidateRecord, Choice
+from tests.learning.small import point_log
+
+LOG = 100.0
+"""What the log earns in an episode."""
+
+
+def candidate(label: str, gain: float, half: float = 10.0, warnings: tuple[str, ...] = (), **setting: Any) -> Any:
+    """A candidate that earns so much more than the log in an episode."""
+    low, high = (None, None) if warnings else (LOG + gain - half, LOG + gain + half)
+    return CandidateRecord(
+        label, 0, setting, 5.0, 4.0, 6.0, 1.0, 0.5, 1.5, list(warnings), bool(warnings),
+        LOG + gain, low, high, 0.0, diagnostics={"episode_deviation": 40.0},
+    )  # fmt: skip
+
+
+def choice(*candidates: CandidateRecord, decided: bool = True) -> Choice:
+    log = SimpleNamespace(episode=LOG, value=50.0)
+    taken = candidates[0]
+    made = SimpleNamespace(
+        candidates=candidates, label=taken.label, decided=decided, reason="it promises the most",
+        record=SimpleNamespace(log=log),
+    )  # fmt: skip
+    return cast("Choice", made)
+
+
+def words(of: Choice, decision: Decision, **changes: Any) -> list[str]:
+    promise = promise_of(of, decision.row) if decision.row is not None and decision.believed else None
+    about = Circumstances(point_log(), Path("runs/point"), [], [], [], ["policy.safetensors"], 5, 4.6, 0.9)
+    return answer_lines(of, decision, promise, about._replace(**changes))
+
+
+POLICY, BETTER = candidate("pi-1/seed=0", 30.0, alpha=1.0), candidate("committee of 2 (alpha=1)", 25.0, alpha=1.0)
+COPY = candidate(CLONE, 5.0)
+WORSE = candidate("mu-1/seed=0", -3.0)
+DOUBTED = candidate("pi-1/seed=1", 90.0, warnings=("no data there",))
+
+
+def test_a_clear_gain() -> None:
+    of = choice(POLICY, BETTER, COPY)
+    decision = decide_on(of)
+    assert decision.row is POLICY and decision.believed
+    lines = words(of, decision)
+    assert lines[0] == (
+        "Use the policy: it is expected to earn +30 (+30 %) an episode over the log's 100 (90 %: +20 to +40)."
+    )
+    assert "It is pi-1/seed=0; 3 policies were judged" in lines[1]
+    assert (
+        "Next: 8 real episodes would settle it: sbac evaluate runs/point/policy.safetensors --env ID --episodes 8"
+        in lines
+    )
+    assert lines[-1] == "It took 4.6 of 5 minutes and at most 0.9 GB of memory."
+
+
+def test_a_gain_that_may_be_none() -> None:
+    unsure = candidate("pi-1/seed=0", 4.0)
+    of = choice(unsure, COPY)
+    first = words(of, decide_on(of))[0]
+    assert first.startswith("The policy may be better than the log, +4 (+4 %) an episode over its 100, or worse")
+    assert first.endswith("Discounted, it is expected to gain +1.0 over the log's 50.0 (90 %: +0.5 to +1.5).")
+    of = choice(replace(unsure, gain_low=-0.5), COPY)
+    assert "Discounted" not in words(of, decide_on(of))[0]
+
+
+def test_keep_only_if_what_can_be_believed_is_not_above_the_log() -> None:
+    of = choice(WORSE, candidate(CLONE, 0.0), DOUBTED)
+    decision = decide_on(of)
+    assert decision.row is None and decision.believed
+    lines = words(of, decision, files=["card.html"])
+    assert lines[0].startswith("Keep what you have") and "policy.safetensors" not in "".join(lines)
+    assert decide_on(choice(WORSE, COPY)).row is COPY  # the clone is above the log
+
+
+def test_what_the_judge_takes_by_default_must_be_above_the_log_too() -> None:
+    assert decide_on(choice(WORSE, POLICY, decided=False)).row is POLICY
+
+
+def test_where_nothing_can_be_told_the_seeds_act_together() -> None:
+    assert decide_on(choice(POLICY, BETTER, decided=False)).row is BETTER
+    assert decide_on(choice(POLICY, replace(BETTER, setting={"alpha": 4.0}), decided=False)).row is POLICY
+    assert decide_on(choice(POLICY, replace(BETTER, set_aside=True), decided=False)).row is POLICY
+
+
+def test_where_nothing_is_believable_the_clone_is_handed_over_without_a_promise() -> None:
+    copy = candidate(CLONE, 5.0, warnings=("the log has 4 episodes; at least 20 are needed for an interval",))
+    of = choice(DOUBTED, copy)
+    decision = decide_on(of)
+    assert decision.row is copy and not decision.believed
+    lines = words(of, decision, warnings=copy.warnings)
+    assert lines[0].startswith("Nothing can be promised from this log.")
+    assert "What is missing: the log has 4 episodes; at least 20 are needed for an interval." in lines
+    assert "Next: 16 real episodes would settle it" in lines[3]  # half a deviation is seen by then
+
+
+def test_of_too_few_rows_nothing_is_believed() -> None:
+    short = point_log(episodes=5)
+    assert not doubts_of(point_log()) and "the log has 150 rows" in doubts_of(short)[0]
+    decision = decide_on(choice(POLICY, COPY), doubts_of(short))
+    assert decision.row is COPY and not decision.believed
+
+
+def test_a_discounted_gain_where_an_episode_cannot_be_promised() -> None:
+    only = replace(POLICY, episode=None, episode_low=None, episode_high=None, episode_spread=None)
+    only = replace(only, diagnostics={"optimism": 0.2})
+    of = choice(only, COPY)
+    decision = decide_on(of)
+    assert decision.row is only and promise_of(of, only) is None
+    assert "Discounted, it is expected to gain +1.0 over the log's 50.0 (90 %: +0.5 to +1.5)" in words(of, decision)[0]
+
+
+@pytest.mark.parametrize("count", range(12))
+def test_never_more_than_twelve_lines(count: int) -> None:
+    of = choice(POLICY, COPY)
+    reasons = [f"reason {number}" for number in range(count)]
+    lines = words(of, decide_on(of), warnings=reasons, notes=["a note", "another"], dropped=["mu-1"])
+    assert len(lines) <= MOST_LINES
+    shown = sum(line.startswith("Against it: reason") for line in lines)
+    if shown < count:
+        assert f"Against it: {count - shown} reasons more, in answer.json." in lines
+    assert "Not trained, for lack of time: mu-1." in lines
+
+
+def test_episodes_to_settle() -> None:
+    assert episodes_to_settle(0.25) == 64 == episodes_to_settle(-0.25)
+    assert episodes_to_settle(25.0) == 5
+    assert episodes_to_settle(0.0) == episodes_to_settle(1e-9) == MOST_TRIES + 1
+
+
+def test_without_a_folder_the_next_step_is_one_of_python() -> None:
+    of = choice(POLICY, COPY)
+    lines = words(of, decide_on(of), folder=None, files=[])
+    assert "Next: 8 real episodes would settle it: sbac.evaluate(answer.policy, 'ID', episodes=8)" in lines
