@@ -17,7 +17,6 @@ from sbac.learning.answer import (
     doubts_of,
     episodes_to_settle,
 )
-from sbac.learning.bridge import promise_of
 from sbac.trust.choosing import CLONE, CandidateRecord, Choice
 from tests.learning.small import point_log
 
@@ -35,7 +34,7 @@ def candidate(label: str, gain: float, half: float = 10.0, warnings: tuple[str, 
 
 
 def choice(*candidates: CandidateRecord, decided: bool = True) -> Choice:
-    log = SimpleNamespace(episode=LOG, value=50.0)
+    log = SimpleNamespace(episode=LOG, value=50.0, episode_deviation=DEVIATION)
     taken = candidates[0]
     made = SimpleNamespace(
         candidates=candidates, label=taken.label, decided=decided, reason="it promises the most",
@@ -45,7 +44,7 @@ def choice(*candidates: CandidateRecord, decided: bool = True) -> Choice:
 
 
 def words(of: Choice, decision: Decision, **changes: Any) -> list[str]:
-    promise = promise_of(of, decision.row) if decision.row is not None and decision.believed else None
+    promise = promise_of(decision.row, of.record.log) if decision.row is not None and decision.believed else None
     about = Circumstances(point_log(), Path("runs/point"), [], [], [], ["policy.safetensors"], 5, 4.6, 0.9)
     return answer_lines(of, decision, promise, about._replace(**changes))
 
@@ -124,7 +123,7 @@ def test_a_discounted_gain_where_an_episode_cannot_be_promised() -> None:
     only = replace(only, diagnostics={"optimism": 0.2})
     of = choice(only, COPY)
     decision = decide_on(of)
-    assert decision.row is only and promise_of(of, only) is None
+    assert decision.row is only and promise_of(only, of.record.log) is None
     assert "Discounted, it is expected to gain +1.0 over the log's 50.0 (90 %: +0.5 to +1.5)" in words(of, decision)[0]
 
 

@@ -9,18 +9,17 @@ from typing import Any, NamedTuple
 from sbac import files
 from sbac.data import Dataset
 from sbac.errors import UserError
-from sbac.learning.bridge import EpisodeGain
 from sbac.learning.plan import FEWEST_ROWS, LearnPlan
 from sbac.policy import Policy
 from sbac.records import parse
 from sbac.text import counted
-from sbac.trust.choosing import CLONE, CandidateRecord, Choice
-from sbac.trust.describe import decimals
+from sbac.trust.choice import CLONE, CandidateRecord, Choice, Promise
+from sbac.trust.describe import decimals, watched_text, worse
 
 ANSWER_FILE, POLICY_FILE, ONNX_FILE = "answer.json", "policy.safetensors", "policy.onnx"
 CARD_FILE, REPORT_FILE = "card.html", "report.html"
 ANSWER_FORMAT = 1
-MOST_LINES = 12
+MOST_LINES, MOST_WATCHED = 12, 3
 CLEAR = 2.0
 """Standard errors by which real episodes are to show a gain."""
 FEWEST_TRIES, MOST_TRIES = 5, 1_000
@@ -150,7 +149,7 @@ class Circumstances(NamedTuple):
     """At most, in gigabytes."""
 
 
-def answer_lines(choice: Choice, decision: Decision, promise: EpisodeGain | None, about: Circumstances) -> list[str]:
+def answer_lines(choice: Choice, decision: Decision, promise: Promise | None, about: Circumstances) -> list[str]:
     """At most twelve lines; warnings that find no place are counted."""
     last = [
         *(f"{note}." for note in about.notes),
@@ -160,16 +159,20 @@ def answer_lines(choice: Choice, decision: Decision, promise: EpisodeGain | None
         f"It took {about.minutes_taken:.1f} of {about.minutes:g} minutes and at most {about.memory:.1f} GB of memory.",
     ]
     first = [_verdict_line(choice, decision, promise), _chosen_line(choice, decision)]
-    room = MOST_LINES - len(first) - len(last)
     missing = "Against it" if decision.believed else "What is missing"
-    against = [f"{missing}: {text}." for text in about.warnings]
+    watched = [] if decision.row is None else decision.row.watched
+    first += [f"Watched: {watched_text(each)}." for each in watched[:MOST_WATCHED]]
+    against = [
+        f"{missing}: {text}." for text in (*([] if decision.row is None else worse(decision.row)), *about.warnings)
+    ]
+    room = MOST_LINES - len(first) - len(last)
     if len(against) > room:
         rest = len(against) - room + 1
         against = [*against[: room - 1], f"{missing}: {counted(rest, 'reason')} more, in answer.json."]
     return [*first, *against, *last]
 
 
-def _verdict_line(choice: Choice, decision: Decision, promise: EpisodeGain | None) -> str:
+def _verdict_line(choice: Choice, decision: Decision, promise: Promise | None) -> str:
     log, row = choice.record.log, decision.row
     if row is None:
         earns = _short(log.episode)[0]
@@ -182,9 +185,8 @@ def _verdict_line(choice: Choice, decision: Decision, promise: EpisodeGain | Non
     discounted = f"Discounted, it is expected to gain {gain} over the log's {value} (90 %: {low} to {high})."
     if promise is None:
         return f"The policy may be better than the log; a whole episode cannot be promised. {discounted}"
-    earns, gain, low, high = _short(log.episode, *promise)
-    deviation = row.diagnostics.get("episode_deviation", math.inf)
-    gain += f" ({100 * promise.gain / abs(log.episode):+.0f} %)" if abs(log.episode) > deviation else ""
+    earns, gain, low, high = _short(log.episode, promise.gain, promise.low, promise.high)
+    gain += "" if promise.percent is None else f" ({promise.percent:+.0f} %)"
     if promise.low > 0:
         return (
             f"Use the policy: it is expected to earn {gain} an episode over the log's {earns} (90 %: {low} to {high})."
@@ -210,7 +212,7 @@ def _chosen_line(choice: Choice, decision: Decision) -> str:
     return f"It is {decision.row.label}; {judged}: {decision.reason}."
 
 
-def _next_step(decision: Decision, promise: EpisodeGain | None, data: Dataset, folder: Path | None) -> str:
+def _next_step(decision: Decision, promise: Promise | None, data: Dataset, folder: Path | None) -> str:
     if decision.row is None:
         return "Next: record episodes in which other actions are tried, or give more --minutes."
     deviation = decision.row.diagnostics.get("episode_deviation", float(data.returns.std()))

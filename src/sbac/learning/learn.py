@@ -15,10 +15,10 @@ from typing import Any
 from sbac import files
 from sbac.data import Dataset, load
 from sbac.data.loading import Source
+from sbac.data.misleading import misleading
 from sbac.data.naming import ColumnMap
 from sbac.errors import UserError, listed, not_negative, path_of
 from sbac.learning.answer import POLICY_FILE, Answer, as_answer, read_answer
-from sbac.learning.bridge import misleading, select_options
 from sbac.learning.look import look
 from sbac.learning.plan import (
     DEFAULT_MINUTES,
@@ -67,7 +67,6 @@ class LearnRequest:
 
     def __post_init__(self) -> None:
         not_negative("seed", self.seed)
-        select_options(self.ends, self.watch)
         if self.minutes is not None:
             checked_minutes(self.minutes)
 
@@ -121,7 +120,7 @@ def learn(
 
 def learn_from(data: Dataset, request: LearnRequest, clock: Clock) -> Answer:
     """The stages, one after the other. The clock runs since the log began to be read."""
-    notes, problems = look(data), misleading(data)
+    notes, problems = look(data, request.watch, request.ends), misleading(data)
     for line in (*notes, *problems):
         request.say(f"look: {line}")
     if request.out is not None and (finished := read_answer(request.out)) is not None:
@@ -292,6 +291,7 @@ def judge(
             effort=plan.row.effort,
             seed=plan.seed,
             progress=reached,
-            **select_options(plan.ends, plan.watch),
+            watch=plan.watch,
+            ends=plan.ends,
         )
     return plan.with_time("judge", clock.lap()), choice, judged_on

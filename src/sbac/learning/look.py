@@ -1,16 +1,23 @@
 """The first look at a log: what it holds, and whether anything can be learned from it."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from sbac.data import Dataset
 from sbac.errors import UserError
+from sbac.trust.ending import end_rule
+from sbac.trust.watching import watched_things
 
 
-def look(data: Dataset) -> list[str]:
+def look(data: Dataset, watch: Sequence[str] = (), ends: str | None = None) -> list[str]:
     """What the log holds, and what follows from it for the answer, a line for each thing.
 
-    A log that shows no difference between good and bad is refused.
+    A log that shows no difference between good and bad is refused, and so is a rule that it cannot be asked.
     """
+    watched_things(data, watch)
+    if ends is not None:
+        end_rule(data, ends)
     observations, actions = data.observations.shape[1], data.actions.shape[1]
     lengths = np.diff(data.episodes, axis=1)[:, 0]
     lines = [

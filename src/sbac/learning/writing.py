@@ -25,7 +25,6 @@ from sbac.learning.answer import (
     decide_on,
     doubts_of,
 )
-from sbac.learning.bridge import promise_of, watched_of
 from sbac.learning.plan import LearnPlan
 from sbac.policy import Policy
 from sbac.records import as_json
@@ -34,7 +33,7 @@ from sbac.report.page import ChartGroup, PagePart, Section, chart_sections, conf
 from sbac.results.describe import describe
 from sbac.results.series import series_of
 from sbac.runs import Run
-from sbac.trust.choosing import Choice, ChoiceRecord, policy_of, write_choice
+from sbac.trust.choice import Choice, ChoiceRecord, policy_of, promise_of, write_choice
 from sbac.trust.log import read_log
 
 
@@ -64,7 +63,7 @@ def write(
     """
     data, choice, log_doubts = learned.data, learned.choice, doubts_of(learned.data)
     decision = decide_on(choice, log_doubts)
-    promise = promise_of(choice, decision.row) if decision.row is not None and decision.believed else None
+    promise = promise_of(decision.row, choice.record.log) if decision.row is not None and decision.believed else None
     record = keep_choice(learned, decision, folder)
     policy = None if decision.row is None else hand_over(learned.runs[0], record, folder)
     card = build_card(learned.runs[0], read_log(learned.judged_on, record.discount), record)
@@ -91,10 +90,10 @@ def write(
         ANSWER_FORMAT,
         None if decision.row is None else decision.row.label,
         None if policy is None else str(policy.config["algorithm"]),
-        *((None, None, None) if promise is None else promise),
+        *((None, None, None) if promise is None else (promise.gain, promise.low, promise.high)),
         warnings,
         decision.row is None,
-        watched_of(choice),
+        choice.watched,
         plan.minutes,
         plan.spent / 60,
         plan,

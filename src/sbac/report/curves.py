@@ -37,7 +37,7 @@ def _curves(series: Sequence[Series]) -> Figure:
 
 
 def _actions(run: Run) -> Figure:
-    shown = {s.label: s for s in series_of(describe(run, own_log(run)))}
+    shown = {s.label: s for s in series_of(describe(run, own_log(run, None)))}
     by_name = action_lines(shown, list(shown))
     figure, axes = new_figure(len(by_name), 3, 3.5, 2.5)
     for ax, (name, lines) in zip(axes, by_name.items(), strict=True):

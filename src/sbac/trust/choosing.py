@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbac.data import Dataset
+from sbac.data.misleading import misleading
 from sbac.errors import UserError, listed, not_negative
 from sbac.policy import Policy
 from sbac.records import Settings
@@ -47,13 +48,6 @@ from sbac.trust.evidence import Effort, Facts, OnProgress, Question, find_effort
 from sbac.trust.fitting import fit
 from sbac.trust.log import JudgedLog, read_log
 from sbac.trust.model import episode_returns
-
-try:  # until it is merged
-    from sbac.data.misleading import misleading  # pyright: ignore
-except ImportError:
-
-    def misleading(data: Dataset) -> list[str]:
-        return []
 
 
 def select(

@@ -91,7 +91,7 @@ def residuals(question: Question, chosen: NDArray[np.int64], lengths: NDArray[np
     """By how much the actions of episodes differ from the clone's: (time, episodes, act), 0 behind their ends."""
     log, clone, scales = question.log, question.once(cloned), action_scales(question.log)
     rows = np.zeros((len(chosen), int(lengths.max())), np.int64) + log.data.episodes[chosen, :1]
-    inside = np.arange(rows.shape[1]) < lengths[:, None]
+    inside: NDArray[np.bool_] = np.arange(rows.shape[1]) < lengths[:, None]
     rows = rows + np.where(inside, np.arange(rows.shape[1]), 0)
     states = jnp.asarray(log.units.states(log.data.observations[rows]))
     acted = log.units.actions(log.data.actions[rows])

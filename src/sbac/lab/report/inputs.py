@@ -36,7 +36,7 @@ def read_run(folder: Path) -> MeasuredRun:
         raise UserError(f"{folder}: neither a run's folder (no config.json) nor a results folder (no cells/)")
     run = Run.load(folder)
     try:
-        return describe(run, own_log(run))
+        return describe(run, own_log(run, None))
     except UserError:  # its log is not here, or it has none
         return describe(run)
 
