@@ -17,11 +17,11 @@ from sbac.learning.answer import (
     doubts_of,
     episodes_to_settle,
 )
-from sbac.trust.choosing import CLONE, CandidateRecord, Choice
+from sbac.trust.choice import CLONE, CandidateRecord, Choice, promise_of
 from tests.learning.small import point_log
 
-LOG = 100.0
-"""What the log earns in an episode."""
+LOG, DEVIATION = 100.0, 40.0
+"""What the log earns in an episode, and its deviation."""
 
 
 def candidate(label: str, gain: float, half: float = 10.0, warnings: tuple[str, ...] = (), **setting: Any) -> Any:
@@ -29,7 +29,7 @@ def candidate(label: str, gain: float, half: float = 10.0, warnings: tuple[str, 
     low, high = (None, None) if warnings else (LOG + gain - half, LOG + gain + half)
     return CandidateRecord(
         label, 0, setting, 5.0, 4.0, 6.0, 1.0, 0.5, 1.5, list(warnings), bool(warnings),
-        LOG + gain, low, high, 0.0, diagnostics={"episode_deviation": 40.0},
+        LOG + gain, low, high, 0.0, diagnostics={"episode_deviation": DEVIATION},
     )  # fmt: skip
 
 

@@ -160,11 +160,10 @@ def answer_lines(choice: Choice, decision: Decision, promise: Promise | None, ab
     ]
     first = [_verdict_line(choice, decision, promise), _chosen_line(choice, decision)]
     missing = "Against it" if decision.believed else "What is missing"
-    watched = [] if decision.row is None else decision.row.watched
-    first += [f"Watched: {watched_text(each)}." for each in watched[:MOST_WATCHED]]
-    against = [
-        f"{missing}: {text}." for text in (*([] if decision.row is None else worse(decision.row)), *about.warnings)
-    ]
+    if decision.row is not None:
+        first += [f"Watched: {watched_text(each)}." for each in decision.row.watched[:MOST_WATCHED]]
+    rising = [] if decision.row is None else worse(decision.row)
+    against = [f"{missing}: {text}." for text in (*rising, *about.warnings)]
     room = MOST_LINES - len(first) - len(last)
     if len(against) > room:
         rest = len(against) - room + 1
