@@ -153,6 +153,19 @@ def a_number_for_nothing(log):
     return log
 
 
+def a_clock_with_gaps(log):
+    log = a_clock(log)
+    log["observations"][[150, 700, 701], 2] = -999
+    return log
+
+
+def meals_with_gaps(log):
+    """A column that is mostly zero."""
+    log = meals(log)
+    log["observations"][[150, 700, 701], 2] = -999
+    return log
+
+
 def a_number_nearby(log):
     """Within twenty deviations, but alone."""
     log["observations"][[150, 700], 1] = 20
@@ -213,6 +226,8 @@ FAULTS: dict[str, list[tuple[Callable, str]]] = {
             a_number_for_nothing,
             r"o1: 3 values \(-999\) far from the others .* the first: row 150, row 700, row 701; if",
         ),
+        (a_clock_with_gaps, r"o2: 3 values \(-999\) far from the others"),
+        (meals_with_gaps, r"o2: 3 values \(-999\) far from the others \(0 to 1..\)"),
         (a_number_nearby, r"o1: 2 values \(20\) far from the others .* the first: row 150, row 700; if"),
         (a_slipped_point, r"o0: 1 value \(\d+.*\) far from the others .* the first: row 200; .*--missing"),
         (a_wrong_reward, r"rewards: 1 value \(-40\) far from the others .* the first: row 333; "),
@@ -243,6 +258,16 @@ def an_excursion(log):
     return log
 
 
+def doses(log):
+    """Mostly nothing, which is the lower bound."""
+    doses = np.where(np.arange(ROWS)[:, None] % 10 == 0, np.abs(log["actions"]), 0)
+    return log | {"actions": doses, "action_low": 0}
+
+
+def meals(log):
+    return with_column(log, np.where(np.arange(ROWS) % 30 == 0, 20 + np.arange(ROWS) % 97, 0))
+
+
 def a_switch(log):
     return with_column(log, np.arange(ROWS) % 40 == 7)
 
@@ -268,7 +293,16 @@ def an_unfinished_episode(log):
     return {name: column[: ROWS - 20] for name, column in log.items()}
 
 
-HARMLESS = [a_penalty_at_the_end, an_excursion, a_switch, a_mode_of_its_own, a_curved_process, an_unfinished_episode]
+HARMLESS = [
+    doses,
+    meals,
+    a_penalty_at_the_end,
+    an_excursion,
+    a_switch,
+    a_mode_of_its_own,
+    a_curved_process,
+    an_unfinished_episode,
+]
 
 
 @pytest.mark.parametrize("change", HARMLESS)
