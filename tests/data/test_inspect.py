@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from sbac.data import Dataset, load
-from sbac.data.inspect import duplicates, examine, features, fingerprints, info, listing
-from sbac.data.misleading import saturation
+from sbac.data.inspect import duplicates, examine, features, fingerprints, info, listing, saturation
 from sbac.errors import UserError
 from tests.data.logs import make_log
 from tests.data.test_formats import write_hdf5, write_npz

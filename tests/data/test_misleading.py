@@ -55,6 +55,11 @@ def a_valve_that_stays(log):
     return log
 
 
+def a_valve_that_stays_open(log):
+    log["actions"][np.arange(ROWS) % 50 > 0] = 1.0
+    return log
+
+
 def bounds_of_another_unit(log):
     return log | {"action_low": -100, "action_high": 100}
 
@@ -148,6 +153,19 @@ def a_number_for_nothing(log):
     return log
 
 
+def a_clock_with_gaps(log):
+    log = a_clock(log)
+    log["observations"][[150, 700, 701], 2] = -999
+    return log
+
+
+def meals_with_gaps(log):
+    """A column that is mostly zero."""
+    log = meals(log)
+    log["observations"][[150, 700, 701], 2] = -999
+    return log
+
+
 def a_number_nearby(log):
     """Within twenty deviations, but alone."""
     log["observations"][[150, 700], 1] = 20
@@ -167,7 +185,10 @@ def a_wrong_reward(log):
 FAULTS: dict[str, list[tuple[Callable, str]]] = {
     "few rows": [(few, "the log has 900 rows: .*gather 1,000 at least")],
     "no episodes": [(no_episodes, r"all 2,751 rows are one episode: .*--columns episode=COLUMN")],
-    "actions hardly vary": [(a_valve_that_stays, "a0: 98 % of the actions are 0.25: ")],
+    "actions hardly vary": [
+        (a_valve_that_stays, "a0: 98 % of the actions are 0.25: "),
+        (a_valve_that_stays_open, "a0: 98 % of the actions are 1: "),
+    ],
     "bounds too wide": [
         (bounds_of_another_unit, "a0: its bounds, -100 to 100, are 111 times as wide as .*--action-low")
     ],
@@ -205,6 +226,8 @@ FAULTS: dict[str, list[tuple[Callable, str]]] = {
             a_number_for_nothing,
             r"o1: 3 values \(-999\) far from the others .* the first: row 150, row 700, row 701; if",
         ),
+        (a_clock_with_gaps, r"o2: 3 values \(-999\) far from the others"),
+        (meals_with_gaps, r"o2: 3 values \(-999\) far from the others \(0 to 1..\)"),
         (a_number_nearby, r"o1: 2 values \(20\) far from the others .* the first: row 150, row 700; if"),
         (a_slipped_point, r"o0: 1 value \(\d+.*\) far from the others .* the first: row 200; .*--missing"),
         (a_wrong_reward, r"rewards: 1 value \(-40\) far from the others .* the first: row 333; "),
@@ -222,6 +245,69 @@ def test_a_fault_gives_its_line_and_no_other(fault, sentence):
     told = misleading(Dataset(**fault(sound())))
     assert len(told) == 1, told
     assert re.match(sentence, told[0]), told
+
+
+def a_penalty_at_the_end(log):
+    log["rewards"][log["terminals"]] = -100
+    return log
+
+
+def an_excursion(log):
+    """Far away, but by steps: a process may go there."""
+    log["observations"][FIRST[3] + 20 : FIRST[3] + 60, 0] += 3 * np.concatenate([np.arange(20), np.arange(20, 0, -1)])
+    return log
+
+
+def doses(log):
+    """Mostly nothing, which is the lower bound."""
+    doses = np.where(np.arange(ROWS)[:, None] % 10 == 0, np.abs(log["actions"]), 0)
+    return log | {"actions": doses, "action_low": 0}
+
+
+def meals(log):
+    return with_column(log, np.where(np.arange(ROWS) % 30 == 0, 20 + np.arange(ROWS) % 97, 0))
+
+
+def a_switch(log):
+    return with_column(log, np.arange(ROWS) % 40 == 7)
+
+
+def a_mode_of_its_own(log):
+    """A column of few numbers, one of them rare."""
+    return with_column(log, np.where(np.arange(ROWS) % 300 == 7, 90, np.arange(ROWS) // 3 % 3))
+
+
+def a_curved_process(log):
+    """A pendulum with its speed: two rows help a straight line a little, and nobody else."""
+    angle, speed = np.zeros(ROWS), np.zeros(ROWS)
+    for row in range(ROWS):
+        if row in FIRST:
+            angle[row] = np.sin(row)
+            continue
+        speed[row] = speed[row - 1] - 0.3 * np.sin(angle[row - 1]) + log["actions"][row - 1, 0]
+        angle[row] = angle[row - 1] + 0.3 * speed[row]
+    return log | {"observations": np.column_stack([np.sin(angle), np.cos(angle), speed]).astype(np.float32)}
+
+
+def an_unfinished_episode(log):
+    return {name: column[: ROWS - 20] for name, column in log.items()}
+
+
+HARMLESS = [
+    doses,
+    meals,
+    a_penalty_at_the_end,
+    an_excursion,
+    a_switch,
+    a_mode_of_its_own,
+    a_curved_process,
+    an_unfinished_episode,
+]
+
+
+@pytest.mark.parametrize("change", HARMLESS)
+def test_what_is_no_fault_gives_no_line(change):
+    assert misleading(Dataset(**change(sound()))) == []
 
 
 def as_csv(path, log, rows):

@@ -264,6 +264,10 @@ def test_several_files_are_one_log_and_no_episode_goes_on(tmp_path):
     for source, message in (([], "at least one"), ([3], "names of files"), (str(days / "x*.csv"), "no file matches")):
         with pytest.raises(UserError, match=message):
             load(source, columns=COLUMNS)  # type: ignore
+    write(days / "day2.csv", {key: column[6:] for key, column in with_gaps("heat", 7).items()})
+    assert load(days, columns=COLUMNS, missing="hold").notes[1:] == [
+        "day2.csv: missing: 1 value filled with the last one of the same episode"
+    ]
     with pytest.raises(UserError, match="day2.csv: its columns are not those of day1.csv"):
         (days / "day2.csv").write_text("obs_0,obs_1,action,reward\n0,0,0.5,1\n")
         load([write_usual(days / "day1.csv"), days / "day2.csv"])

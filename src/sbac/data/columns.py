@@ -15,6 +15,8 @@ SIDE_ARRAYS = ("terminal_observations",)
 """What a file may hold beside the columns, not by row."""
 TOLERANCE = 1e-6
 """How far an action may lie outside its bounds (relative to bounds beyond 1) before it is refused; it is clipped."""
+SATURATED = 0.001
+"""An action counts as saturated within this share of its range from a bound."""
 BLOCK = 2**14
 """Rows that are looked at together. What is computed of a column is computed block by block."""
 SHOWN = 20

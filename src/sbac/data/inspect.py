@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbac.data.columns import BLOCK, OPTIONAL, REQUIRED, SHOWN, moments
+from sbac.data.columns import BLOCK, OPTIONAL, REQUIRED, SATURATED, SHOWN, moments
 from sbac.data.dataset import Dataset, jumps
 from sbac.data.formats import minari
 from sbac.data.loading import LogOptions, Reading, Source, joined_logs, load, read
 from sbac.data.locating import d4rl_folders, data_folder, embedded_file, made_names, parts_of
-from sbac.data.misleading import misleading, saturation
+from sbac.data.misleading import misleading
 from sbac.environments.tasks import EMBEDDED, TASKS, find_task
 from sbac.errors import UserError
 from sbac.files import write_atomic
@@ -21,6 +21,17 @@ from sbac.files import write_atomic
 FIELDS = REQUIRED + OPTIONAL
 BINS = 12
 BAR = 40
+
+
+def saturation(data: Dataset) -> NDArray[np.float64]:
+    """Per action feature, the share of rows at a bound."""
+    edge = SATURATED * (data.action_high - data.action_low)
+    low, high = data.action_low + edge, data.action_high - edge
+    counts = np.zeros(data.actions.shape[1])
+    for start in range(0, len(data), BLOCK):
+        block = data.actions[start : start + BLOCK]
+        counts += ((block <= low) | (block >= high)).sum(axis=0)
+    return counts / len(data)
 
 
 def duplicates(data: Dataset) -> NDArray[np.bool_]:

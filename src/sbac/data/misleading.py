@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from sbac.data.columns import BLOCK, FIRST
+from sbac.data.columns import BLOCK, FIRST, SATURATED
 from sbac.data.dataset import Dataset, Flags, jumps
 from sbac.text import counted
 
@@ -33,8 +33,6 @@ SAME = 0.95
 """Of the rows: the share from which on a thing holds mostly."""
 MOST = 0.5
 WIDER = 10.0
-SATURATED = 0.001
-"""An action counts as saturated within this share of its range from a bound."""
 HEAP = 10
 """Episodes that end at the longest length, and times as many as end at another one: fewer may be chance."""
 COMPARABLE = 5
@@ -131,6 +129,21 @@ class View:
         )
 
     @cached_property
+    def far(self) -> dict[str, tuple[Array, Array, tuple[float, float]]]:
+        """Single cells far from the others of their column: their rows, their values, and the range of the others."""
+        data = self.data
+        rewards = np.where(data.terminals | data.timeouts, np.nan, data.rewards)  # what ends an episode may cost much
+        found: dict[str, tuple[Array, Array, tuple[float, float]]] = {}
+        for name, column in [*zip(self.names, data.observations.T, strict=True), ("rewards", rewards)]:
+            rows, others = _far(column)
+            episode = np.searchsorted(data.episodes[:, 1], rows, side="right")
+            count = np.bincount(episode, minlength=len(self.lengths))
+            rows = rows[(2 * count <= self.lengths)[episode]]  # else it is the whole episode, and not a cell
+            if len(rows):
+                found[name] = rows, column[rows], others
+        return found
+
+    @cached_property
     def clocks(self) -> dict[str, bool]:
         """The observations that count time, and whether their rows are in order."""
         values = [self.data.observations[begin:end].astype(np.float64) for begin, end in self.stretches]
@@ -142,7 +155,11 @@ class View:
         in_order = np.abs(np.sign(steps).sum(axis=0)) == len(steps)
         ticks, starts_again = _equal(ascending, slack), _equal(steps, slack)
         told = zip(self.names, ticks, starts_again, in_order, strict=True)
-        return {name: bool(order or not tick) for name, tick, again, order in told if tick or again}
+        return {
+            name: bool(order or not tick)
+            for name, tick, again, order in told
+            if (tick or again) and name not in self.far
+        }
 
 
 def misleading(data: Dataset, place: Place = "row {}".format) -> list[str]:
@@ -283,24 +300,15 @@ def wide_bounds(view: View) -> Iterator[str]:
 
 def at_the_bounds(view: View) -> Iterator[str]:
     data = view.data
-    shares = zip(view.actions.items(), saturation(data), data.action_low, data.action_high, strict=True)
-    for (name, column), share, low, high in shares:
+    for (name, column), low, high in zip(view.actions.items(), data.action_low, data.action_high, strict=True):
+        near = SATURATED * (high - low)
+        bounds = [bound for bound in (low, high) if bound]  # zero is nothing done, and not cut off
+        share = sum(float((np.abs(column - bound) <= near).mean()) for bound in bounds)
         if share > MOST and _commonest(column)[1] < SAME:
             yield (
                 f"{name}: {_percent(share)} of the actions lie at a bound, {low:.4g} or {high:.4g}: look whether these "
                 "are the true ones (--action-low, --action-high); if so, little is shown of what lies between"
             )
-
-
-def saturation(data: Dataset) -> Floats:
-    """Per action feature, the share of rows at a bound."""
-    edge = SATURATED * (data.action_high - data.action_low)
-    low, high = data.action_low + edge, data.action_high - edge
-    counts = np.zeros(data.actions.shape[1])
-    for start in range(0, len(data), BLOCK):
-        block = data.actions[start : start + BLOCK]
-        counts += ((block <= low) | (block >= high)).sum(axis=0)
-    return counts / len(data)
 
 
 def size_of_rewards(view: View) -> Iterator[str]:
@@ -322,16 +330,18 @@ def other_units(view: View) -> Iterator[str]:
         return
     sizes = [_sizes(data, chosen[i : i + BLOCK]) for i in range(0, len(chosen), BLOCK)]
     usual, largest = np.concatenate(sizes, axis=1)
+    sentences: list[str] = []
     for i, name in enumerate([*view.names, *view.actions, "rewards"]):
         # Larger by the usual value, smaller by the largest one: any column may pass through zero.
         larger, smaller = _against_others(usual[:, i]), 1 / _against_others(largest[:, i])
         for word, ratio in (("larger", larger), ("smaller", smaller)):
             if len(other := np.flatnonzero(ratio > UNITS)):
-                yield (
+                sentences.append(
                     f"{name}: in {counted(len(other), 'episode')} of {len(chosen)} its values are "
                     f"{ratio[other[0]]:,.0f} times {word} than in the others, "
                     f"{view.places(data.episodes[chosen[other], 0])}; look at their units"
                 )
+    yield from _shortened(sentences, "have episodes in other units")
 
 
 def _sizes(data: Dataset, episodes: Array) -> Floats:
@@ -387,26 +397,21 @@ def _ridge_error(inputs: Floats, targets: Floats, held_out: Flags) -> Floats:
 
 
 def far_values(view: View) -> Iterator[str]:
-    data = view.data
-    ends = data.terminals | data.timeouts
-    named = [*zip(view.names, data.observations.T, strict=True), ("rewards", np.where(ends, np.nan, data.rewards))]
     sentences: list[str] = []
-    for name, column in named:
-        rows, others = _far(column)
-        episode = np.searchsorted(data.episodes[:, 1], rows, side="right")
-        count = np.bincount(episode, minlength=len(view.lengths))
-        rows = rows[(2 * count <= view.lengths)[episode]]  # else it is the whole episode, and not a cell
-        if len(rows):
-            values = np.unique(column[rows])
-            such = f"{values[0]:.6g}" if len(values) == 1 else f"{values[0]:.6g} to {values[-1]:.6g}"
-            sentences.append(
-                f"{name}: {counted(len(rows), 'value')} ({such}) far from the others ({others[0]:.4g} to "
-                f"{others[1]:.4g}), {view.places(rows)}; if they stand for missing ones, empty these cells and give "
-                "--missing hold or cut"
-            )
+    for name, (rows, values, others) in view.far.items():
+        such = f"{values.min():.6g}" if values.min() == values.max() else f"{values.min():.6g} to {values.max():.6g}"
+        sentences.append(
+            f"{name}: {counted(len(rows), 'value')} ({such}) far from the others ({others[0]:.4g} to {others[1]:.4g}), "
+            f"{view.places(rows)}; if they stand for missing ones, empty these cells and give --missing hold or cut"
+        )
+    yield from _shortened(sentences, "have values far from the others")
+
+
+def _shortened(sentences: Sequence[str], what: str) -> Iterator[str]:
+    """Sentences about single columns; of many, the first."""
     yield from sentences[:NAMED]
     if len(sentences) > NAMED:
-        yield f"{len(sentences) - NAMED} more columns have values far from the others"
+        yield f"{counted(len(sentences) - NAMED, 'more column')} {what}"
 
 
 def _far(column: Array) -> tuple[Array, tuple[float, float]]:
@@ -421,7 +426,7 @@ def _far(column: Array) -> tuple[Array, tuple[float, float]]:
     width = high - low
     inside = (column >= low - width) & (column <= high + width)
     rows = np.flatnonzero(~inside & np.isfinite(column))
-    if width == 0 or not len(rows):
+    if not len(rows):
         return none
     beyond = column[rows].astype(np.float64)
     edges = column.min(where=inside, initial=np.inf), column.max(where=inside, initial=-np.inf)
@@ -431,7 +436,7 @@ def _far(column: Array) -> tuple[Array, tuple[float, float]]:
     gaps = ordered[:-1][apart & (ordered[1:] <= edges[0])], ordered[1:][apart & (ordered[:-1] >= edges[1])]
     least, greatest = max(gaps[0], default=-np.inf), min(gaps[1], default=np.inf)
     is_apart = (beyond <= least) | (beyond >= greatest)
-    is_far = np.abs(beyond - middle) > DEVIATIONS * width / CENTRAL
+    is_far = (np.abs(beyond - middle) > DEVIATIONS * width / CENTRAL) & (width > 0)  # 0: mostly one value, and pulses
     far = (is_apart & is_far) | np.isin(beyond, _alone(ordered, beyond))
     others = ordered[~np.isin(ordered, beyond[far])]
     return rows[far], (float(others[0]), float(others[-1]))
