@@ -6,6 +6,7 @@ Logs, runs and answers that lie in the folder already are taken as they are.
 import argparse
 import inspect
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 
 import sbac
 from sbac.data import Dataset
+from sbac.errors import UserError
 from sbac.lab.worlds import WORLDS
 from sbac.lab.worlds.world import World, csv_columns, write_csv, write_log
 from sbac.policy import Policy
@@ -108,9 +110,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, nargs="+", help="train this long in place of sbac.learn")
     words = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    for name in words.worlds:
-        rows += judged(WORLDS[name], words.folder, words.episodes, words.steps)
-        (words.folder / "worlds.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    try:
+        for name in words.worlds:
+            rows += judged(WORLDS[name], words.folder, words.episodes, words.steps)
+            (words.folder / "worlds.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
     print(table(rows))
 
 
