@@ -1,4 +1,4 @@
-"""The picture of the documentation's first page: an ordinary episode of the log, one of the policy learned from it, and the learning curve.
+"""The first page's picture: an ordinary episode of the log, one of the policy learned from it, and the learning curve.
 
     sbac train hopper-demo --seeds 5 --episodes 20 --evaluate-every 5000 --out runs/five
     python lab-notes/demo/picture.py runs/five
