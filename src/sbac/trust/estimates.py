@@ -129,12 +129,13 @@ def conclude(facts: Facts, learned: bool = False, watches: Sequence[Watched] = (
         gain, warnings = combined(said, "gain"), left_out + warnings
         value, episode = facts["log"] + gain.mean, combined(said, "episode")
     deduction = episode_half + OPTIMISM * facts["distance"] * episode_unit
+    possible = facts.get("lowest_episode", -math.inf), facts.get("highest_episode", math.inf)
+    mean, low, high = np.clip(episode.mean + np.array([0.0, -deduction, episode_half]), *possible).tolist()
+    if episode_goes_beyond(facts):
+        mean = math.nan
     if warnings:
-        gain_half = value_half = math.inf
-        mean, low, high = math.nan if episode_goes_beyond(facts) else episode.mean, -math.inf, math.inf
-    else:  # within what can be
-        possible = facts.get("lowest_episode", -math.inf), facts.get("highest_episode", math.inf)
-        mean, low, high = np.clip(episode.mean + np.array([0.0, -deduction, episode_half]), *possible).tolist()
+        gain_half = value_half = high = math.inf
+        low = -math.inf
     return Estimate(
         value, value - value_half - optimism, value + value_half,
         gain.mean, gain.mean - gain_half - optimism, gain.mean + gain_half,
