@@ -126,8 +126,9 @@ def decide_on(choice: Choice, log_doubts: Sequence[str] = ()) -> Decision:
 
 
 def is_above(row: CandidateRecord, choice: Choice) -> bool:
-    """Whether a candidate promises more than the log earns, on the safe side."""
-    return row.promise > (0.0 if row.episode is None else choice.record.log.episode)
+    """Whether an estimate puts a candidate above the log: its discounted gain, or what a whole episode earns."""
+    episode = choice.record.log.episode
+    return (row.gain is not None and row.gain > 0) or (row.episode is not None and row.episode > episode)
 
 
 # --- What is said -----------------------------------------------------------------------------------------------------
@@ -190,9 +191,10 @@ def _verdict_line(choice: Choice, decision: Decision, promise: Promise | None) -
         return (
             f"Use the policy: it is expected to earn {gain} an episode over the log's {earns} (90 %: {low} to {high})."
         )
-    line = (
-        f"The policy may be better than the log, {gain} an episode over its {earns}, or worse (90 %: {low} to {high})."
-    )
+    interval = f"(90 %: {low} to {high})"
+    if promise.gain <= 0:
+        return f"The policy may be worse than the log: {gain} an episode over its {earns} {interval}. {discounted}"
+    line = f"The policy may be better than the log, {gain} an episode over its {earns}, or worse {interval}."
     return f"{line} {discounted}" if row.gain_low is not None and row.gain_low > 0 else line
 
 

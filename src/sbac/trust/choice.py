@@ -55,14 +55,14 @@ class CandidateRecord:
     def promise(self) -> float:
         """What it is ranked by, on the safe side: what a whole episode earns in the learned model, undiscounted.
 
-        An episode that ends early shows there, and hardly in a discounted value. Without a model it is the gain less
-        what may be optimism.
+        An episode that ends early shows there, and hardly in a discounted value. What may be optimism is taken off: it
+        grows with the distance from the log. Without a model the same is done with the gain.
         """
         if self.gain is None:
             return -math.inf
         if self.episode is None or self.episode_spread is None:
             return self.gain - self.diagnostics["optimism"]
-        return self.episode - PESSIMISM * self.episode_spread
+        return self.episode - PESSIMISM * self.episode_spread - self.diagnostics.get("episode_optimism", 0.0)
 
     @property
     def unit(self) -> float:

@@ -9,6 +9,7 @@ from scipy.special import stdtrit
 from sbac.trust.estimators import ESTIMATORS
 from sbac.trust.evidence import Facts
 from sbac.trust.log import FEWEST_EPISODES
+from sbac.trust.watching import RATE
 
 LEVEL = 0.9
 """The nominal coverage of an interval."""
@@ -109,7 +110,9 @@ def believed(facts: Facts) -> tuple[Facts, list[str]]:
     """The facts without those of estimators that do not know the log, and a sentence for each of these."""
     ignorant = [name for name, rule in LEFT_OUT.items() if rule.holds(facts)]
     dropped = {name for estimator in ignorant for name in SAYS[estimator]}
-    quantities = tuple(f"{estimator}_{quantity}" for estimator in ignorant for quantity in ("gain", "log", "episode"))
+    quantities = tuple(
+        f"{estimator}_{quantity}" for estimator in ignorant for quantity in ("gain", "log", "episode", RATE)
+    )
     kept = {name: fact for name, fact in facts.items() if name not in dropped and not name.startswith(quantities)}
     return Facts(kept), [LEFT_OUT[name].sentence.format_map(facts) for name in ignorant]
 

@@ -49,7 +49,8 @@ class Estimate:
     warnings: list[str]
     watched: list[WatchedRate]
     diagnostics: Facts
-    """All that the estimators say; optimism: by how much the gain of a policy that learned from the log may be less."""
+    """All that the estimators say; optimism, episode_optimism: by how much the gain, and what a whole
+    episode earns, may be less of a policy that learned from the log."""
     left_out: list[str] = field(default_factory=list[str])
     """A sentence for each estimator that does not know the log itself; nothing of what it says is in the estimate."""
 
@@ -128,9 +129,11 @@ def conclude(facts: Facts, learned: bool = False, watches: Sequence[Watched] = (
     if warnings and not math.isfinite(gain.mean):  # nobody is left: what was said may still be looked at
         gain, warnings = combined(said, "gain"), left_out + warnings
         value, episode = facts["log"] + gain.mean, combined(said, "episode")
-    deduction = episode_half + OPTIMISM * facts["distance"] * episode_unit
+    episode_optimism = OPTIMISM * facts["distance"] * episode_unit
     possible = facts.get("lowest_episode", -math.inf), facts.get("highest_episode", math.inf)
-    mean, low, high = np.clip(episode.mean + np.array([0.0, -deduction, episode_half]), *possible).tolist()
+    mean, low, high = np.clip(
+        episode.mean + np.array([0.0, -episode_half - episode_optimism, episode_half]), *possible
+    ).tolist()
     if episode_goes_beyond(facts):
         mean = math.nan
     if warnings:
@@ -142,7 +145,7 @@ def conclude(facts: Facts, learned: bool = False, watches: Sequence[Watched] = (
         mean, low, high, episode.deviation,
         warnings,
         [watched_rate(each, facts, learned, not warnings, gain.mean) for each in watches],
-        Facts(said, optimism=optimism),
+        Facts(said, optimism=optimism, episode_optimism=episode_optimism),
         left_out,
     )  # fmt: skip
 

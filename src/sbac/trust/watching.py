@@ -18,6 +18,8 @@ from sbac.errors import name_of, unknown
 Floats = NDArray[np.floating[Any]]
 Kind = Literal["rule", "column", "end"]
 END, REWARD = "end", "reward"
+RATE = "rate of "
+"""How the name of a watched quantity begins."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Watched:
     @property
     def quantity(self) -> str:
         """What the draws of an estimator are called: by how much the rate of a policy is larger than the log's."""
-        return f"rate of {self.name}"
+        return RATE + self.name
 
     @property
     def bounds(self) -> tuple[float, float]:
