@@ -232,8 +232,12 @@ def options(table: Table, random: Generator) -> list[str]:
 # --- What must not happen ---------------------------------------------------------------------------------------------
 
 
+class Hanging(BaseException):
+    """No OSError, as which a reader would report it."""
+
+
 def stopped(*_: object) -> None:
-    raise TimeoutError
+    raise Hanging
 
 
 def told(words: list[str]) -> tuple[int | str, str]:
@@ -245,7 +249,7 @@ def told(words: list[str]) -> tuple[int | str, str]:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), warnings.catch_warnings():
             warnings.simplefilter("error")
             return main(words), out.getvalue()
-    except TimeoutError:
+    except Hanging:
         return "hang", out.getvalue()
     except BaseException:
         return "traceback", traceback.format_exc()
@@ -272,15 +276,17 @@ def wrongs(seed: int) -> tuple[list[dict[str, Any]], Counter[str]]:
             "convert": ["data", "convert", str(path), str(written), *said],
         }
         codes: dict[str, int | str] = {}
+        outputs: list[str] = []
         for name, words in commands.items():
             code, output = told(words)
             codes[name] = code
+            outputs.append(output[-300:])
             ends[f"{name} {code}"] += 1
             bad = code not in (0, 2) or "\x1b" in output or (code == 2 and f"\n{output}".count("\nerror:") != 1)
             if bad:
                 found.append({"seed": seed, "command": words, "code": code, "output": output[-1500:]})
         if len(set(codes.values())) > 1:
-            found.append({"seed": seed, "output": f"check, info and convert disagree: {codes} {said}"})
+            found.append({"seed": seed, "output": f"check, info and convert disagree: {codes} {said} {outputs}"})
         if written.exists() != (codes["convert"] == 0):
             found.append({"seed": seed, "output": "a file was written, or not, against the exit code"})
         if codes["convert"] == 0:

@@ -1,6 +1,7 @@
 """Logs as people have them: gaps, costs for rewards, no terminals, whole numbers as actions."""
 
 import gzip
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -226,7 +227,12 @@ def test_whole_numbers_as_actions(kind, tmp_path):
 
 def test_whole_numbers_that_csv_cannot_tell_from_others_are_noted(tmp_path):
     rows = np.arange(8.0)[:, None]
-    log = {"observations": rows, "actions": rows % 2, "rewards": rows[:, 0], "terminals": rows[:, 0] == 7}
+    log: dict[str, Any] = {
+        "observations": rows,
+        "actions": rows % 2,
+        "rewards": rows[:, 0],
+        "terminals": rows[:, 0] == 7,
+    }
     assert convert(Dataset(**log), tmp_path / "log.csv").notes[0].endswith("read it with --continuous")
     assert load(tmp_path / "log.csv", continuous=True).hash == Dataset(**log).hash
     assert not convert(Dataset(**log | {"actions": rows % 2 / 2}), tmp_path / "half.csv").notes
