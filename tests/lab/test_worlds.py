@@ -12,7 +12,7 @@ from gymnasium.spaces import Box
 import sbac
 from sbac.errors import UserError
 from sbac.lab.worlds import WORLDS
-from sbac.lab.worlds.__main__ import judged, logged, table, truth
+from sbac.lab.worlds.__main__ import logged, table, truth
 from sbac.lab.worlds.diabetes import BASAL, CARB_RATIO, DIABETES, INSULIN_STAYS, closed_loop
 from sbac.lab.worlds.plant import PLANT, by_load, towards
 from sbac.lab.worlds.world import World, package, write_csv, write_log
@@ -153,13 +153,6 @@ def test_promise_and_truth_stand_in_one_row() -> None:
     *_, told, silent = table([row | promise, row]).splitlines()
     assert told == "| tank | filling | 9.0 [7.0, 12.0] | 10.0 ± 1.0 | 50.0% | full: 25.0% | few rows |"
     assert silent == "| tank | filling |  | 10.0 ± 1.0 | 50.0% | full: 25.0% |  |"
-
-
-@pytest.mark.slow
-def test_what_was_learned_and_controller_b_are_judged_on_one_log(tmp_path: Path) -> None:
-    log, learned, other = judged(TANK, tmp_path, episodes=4, steps=[20, 20])
-    assert (log["policy"], other["policy"]) == ("the log", "filling") and learned["policy"] != "filling"
-    assert other["truth"] == 10 and log["rows"] == len(logged(TANK, tmp_path))
 
 
 def test_the_plant_draws_its_own_noise() -> None:
