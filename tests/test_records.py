@@ -66,6 +66,7 @@ def test_what_is_written_comes_back() -> None:
         ({"points": [{"x": 1.0, "name": 3}]}, "file: points[0].name is 3; expected text"),
         ({"points": [7]}, "file: points[0] is 7; expected an object"),
         ({"sizes": [1, 2.5]}, "file: sizes[1] is 2.5; expected a whole number"),
+        ({"sizes": [1, 2**63]}, "file: sizes[1] is 9223372036854775808; expected a whole number below 2^63"),
         ({"sizes": [True]}, "file: sizes[0] is True; expected a whole number"),
         ({"by_name": []}, "file: by_name is []; expected an object"),
         ({"by_name": {"b": {"x": None}}}, "file: by_name.b.x is None; expected a number"),

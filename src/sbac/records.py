@@ -24,7 +24,7 @@ from typing import (
     overload,
 )
 
-from sbac.errors import UserError
+from sbac.errors import LARGEST, UserError
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 Setting = None | bool | int | float | str | Sequence["Setting"]
@@ -141,7 +141,8 @@ def _parsed(kind: Annotation, value: object, where: str, path: str) -> object:
     if isinstance(origin, type) and issubclass(origin, Sequence):
         if not is_list(value):
             raise _unexpected(value, "a list", where, path)
-        if set(map(type, value)) <= _plain(arguments[0]):  # most lists are long, and right
+        kinds = set(map(type, value))
+        if kinds <= _plain(arguments[0]) and int not in kinds:  # most lists are long, and right
             entries = list(value)
         else:
             entries = [_parsed(arguments[0], entry, where, f"{path}[{i}]") for i, entry in enumerate(value)]
@@ -151,6 +152,8 @@ def _parsed(kind: Annotation, value: object, where: str, path: str) -> object:
             return float(value)
         except OverflowError:
             raise _unexpected(value, "a number that a float can hold", where, path) from None
+    if kind is int and isinstance(value, int) and abs(value) >= LARGEST:
+        raise _unexpected(value, "a whole number below 2^63", where, path)
     if kind in EXPECTED and isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
         return value
     raise _unexpected(value, EXPECTED.get(kind, str(kind)), where, path)
