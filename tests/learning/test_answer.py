@@ -145,7 +145,9 @@ def test_episodes_to_settle() -> None:
     assert episodes_to_settle(0.0) == episodes_to_settle(1e-9) == MOST_TRIES + 1
 
 
-def test_without_a_folder_the_next_step_is_one_of_python() -> None:
+def test_the_next_step_can_be_pasted() -> None:
     of = choice(POLICY, COPY)
+    spaced = words(of, decide_on(of), folder=Path("runs/odd log"))
+    assert any("sbac evaluate 'runs/odd log/policy.safetensors' --env" in line for line in spaced)
     lines = words(of, decide_on(of), folder=None, files=[])
     assert "Next: 8 real episodes would settle it: sbac.evaluate(answer.policy, 'ID', episodes=8)" in lines

@@ -207,6 +207,7 @@ def test_what_is_refused_before_anything_is_written(tmp_path: Path, capsys: pyte
         (["--minutes", "0"], "minutes 0.0: expected a number above 0"),
         (["--minutes", "0.01"], "too few on this machine; expected at least"),
         (["--seed", "-1"], "seed -1: expected at least 0"),
+        (["--out", ""], "out '': expected the name of a folder"),
     ):
         assert cli.main([*words, *more]) == 2
         assert message in capsys.readouterr().err.splitlines()[-1]

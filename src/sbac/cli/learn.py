@@ -34,11 +34,11 @@ def add(commands: Commands) -> None:
 
 def _learn(args: argparse.Namespace) -> int:
     began = time.monotonic()  # what is imported takes its time too
-    from sbac.learning.learn import Clock, LearnRequest, learn_from, plan_of
+    from sbac.learning.learn import Clock, LearnRequest, folder_of, learn_from, plan_of
     from sbac.learning.look import look
     from sbac.learning.plan import plan_text
 
-    out = Path("runs") / Path(args.logs[0]).stem if args.out is None else Path(args.out)
+    out = Path("runs") / Path(args.logs[0]).stem if args.out is None else folder_of(args.out)
     request = LearnRequest(args.minutes, out, args.seed, args.ends, args.watch)
     data = load_log(args.logs[0] if len(args.logs) == 1 else args.logs, args)
     if args.plan:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 
 from sbac import files
@@ -223,7 +224,7 @@ def _next_step(decision: Decision, promise: Promise | None, data: Dataset, folde
     if folder is None:
         command = f"sbac.evaluate(answer.policy, {environment!r}, episodes={played})"
     else:
-        command = f"sbac evaluate {folder / POLICY_FILE} --env {environment} --episodes {played}"
+        command = f"sbac evaluate {quote(str(folder / POLICY_FILE))} --env {environment} --episodes {played}"
     if tries > MOST_TRIES:
         return f"Next: it would take more than {MOST_TRIES:,} real episodes to settle it. To play some: {command}"
     return f"Next: {counted(tries, 'real episode')} would settle it: {command}"

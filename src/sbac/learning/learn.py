@@ -113,7 +113,7 @@ def learn(
     row: a plan of one's own in place of the table's, for experiments.
     """
     clock = Clock(time.monotonic())
-    folder = None if out is None else path_of("out", out)
+    folder = None if out is None else folder_of(out)
     request = LearnRequest(minutes, folder, seed, ends, listed("watch", watch), progress, row)
     return learn_from(load(data, columns=columns), request, clock)
 
@@ -129,9 +129,8 @@ def learn_from(data: Dataset, request: LearnRequest, clock: Clock) -> Answer:
     plan = plan_of(data, request)
     request.say(plan_text(plan))
     with workplace(request.out) as folder:
-        if read_plan(folder) is None:
-            plan = plan.with_time("start", clock.lap())
-            write_plan(folder, plan)
+        plan = read_plan(folder) or plan.with_time("start", clock.lap())
+        write_plan(folder, plan)
         clock.lap()
         plan, runs = train_all(data, plan, folder, clock, request)
         plan, choice, judged_on = judge(data, plan, runs, clock, request)
@@ -158,6 +157,13 @@ def plan_of(data: Dataset, request: LearnRequest) -> LearnPlan:
     row = request.row or pick(len(data), device, minutes, slow)
     about = data.name, data.hash, minutes, request.seed
     return LearnPlan(PLAN_FORMAT, *about, row, slow, request.ends, list(request.watch))
+
+
+def folder_of(out: object) -> Path:
+    """The folder that is named."""
+    if out == "":
+        raise UserError("out '': expected the name of a folder")
+    return path_of("out", out)
 
 
 def check_free(folder: Path) -> None:
@@ -234,7 +240,8 @@ def train_candidate(
     row, start = plan.row, candidate.starts_from
     options: dict[str, Any] = {**row.options}
     if start is not None:
-        options |= {"warm_start": folder / "runs" / start, "warm_phases": [SHARED_PHASE]}
+        # Its path is a part of the run's record: the same from every folder that the command is called in.
+        options |= {"warm_start": (folder / "runs" / start).resolve(), "warm_phases": [SHARED_PHASE]}
     return train(
         data,
         candidate.algorithm,
