@@ -36,7 +36,7 @@ def test_it_foresees_the_next_state_and_the_reward(linear) -> None:
 
 
 def test_members_disagree_more_where_there_is_no_data(linear) -> None:
-    """More than at 99 rows of 100; not always more than at the log's worst row, since LayerNorm flattens what is far."""
+    """More than at 99 rows of 100; not always than at the log's worst row: LayerNorm flattens what is far."""
     _, log = linear
     model = learn(log, SMALL, 0)
     limit = float(jnp.quantile(disagreements(model, log.transitions.states, log.transitions.actions), 0.99))
