@@ -57,16 +57,17 @@ def in_simulator(log: JudgedLog, model: models.Model | None, policy: sbac.Policy
         half = (len(observation) + 1) // 2
         body.set_state(np.concatenate([[0.0], observation[: half - 1]]), observation[half - 1 :])  # type: ignore[attr-defined]
     seen, alive, earned = first.astype(np.float32), np.ones(len(first)), np.zeros(len(first))
-    expects = None if model is None else eqx.filter_jit(model)
+    expects = eqx.filter_jit(lambda learned, states, actions: learned(states, actions))
     for _ in range(int(np.ceil(np.log(models.NEGLIGIBLE) / np.log(log.discount)))):
         actions = np.asarray(policy(seen))
         after, rewards, fell = lanes.advance(actions, lanes.all_lanes)
         earned += alive * rewards
-        if expects is None:
+        if model is None:
             ends: Any = fell
         else:
             units = log.units
             ends = expects(
+                model,
                 jnp.asarray((seen - units.observation_mean) / units.observation_std, jnp.float32),
                 jnp.asarray((actions - units.action_mean) / units.action_std, jnp.float32),
             ).ends.mean(0)

@@ -103,6 +103,9 @@ def test_whole_episodes_are_finished_and_others_cut() -> None:
         assert rows["timeouts"].sum() == (0 if whole else 2)
         assert (len(rows["rewards"]) > 120) if whole else (len(rows["rewards"]) == 120)
         assert (rows["terminals"] | rows["timeouts"])[-1]
+        after = rows["terminal_observations"]
+        assert len(after) == rows["terminals"].sum() >= (2 if whole else 0)
+        assert ((after[:, 0] <= 0.7) | (np.abs(after[:, 1]) >= 0.2)).all()  # where a hopper has fallen
 
 
 # --- Tiers --------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import sbac
 from sbac.trust.behaviour import clone, departures
 from sbac.trust.doubts import RULES, doubts
 from sbac.trust.estimates import OPTIMISM, UNKNOWN, combined, conclude, fqe, judge
+from sbac.trust.estimators import ESTIMATORS
 from sbac.trust.evidence import Effort, Facts, Question, summary
 from sbac.trust.fitting import fit
 from sbac.trust.log import read_log
@@ -137,10 +138,11 @@ def sound(logged=LOGGED, gains=GAINS, **changes: float) -> Facts:
         ("episode beyond the rewards", {"model_episode": 116.9, "lowest_episode": 0.0, "highest_episode": 60.0},
          "a whole episode goes beyond what the log's rewards and its longest episode allow, 0 to 60"),
         ("still moving", {"moved": -0.3}, "still moving at the end of training, by -0.3"),
-        ("misses the log", {"missed": 0.8}, "misses the log's own mean return"),
         ("far from the log", {"distance": 4.0, "reach": 9.0}, "acts 4.0 of the log's deviations"),
         ("far at times", {"reach": 3.5}, "in one state of ten"),
         ("leaves the log", {"model_share": 0.6}, "leaves what the log shows after 60 % of the discounted time"),
+        ("ends early", summary("model_episode", np.array([50.0, 45.0, 55.0])) | summary("model_gain", GAINS)
+         | {"log_episode": 100.0, "episode_deviation": 60.0}, "its whole episodes earn 50, those of the log 100"),
         ("unconfirmed by model", {"model_gain": 3.0, "model_gain_spread": 0.0},
          "the learned model puts the gain at 3, fitted Q evaluation at 1: they do not confirm"),
     ],
@@ -200,13 +202,24 @@ def test_the_interval_is_students_widened_by_what_is_known_to_be_off() -> None:
     assert missed.gain_high - missed.gain == pytest.approx(math.hypot(2.919986 * 0.1, 0.3))
 
 
-def test_estimators_weigh_the_same_and_their_difference_widens_the_interval() -> None:
+def test_the_model_leads_and_what_others_differ_by_widens_the_interval() -> None:
     facts = sound(missed=0.0, model_gain=1.4, model_gain_spread=0.2)
-    deviation = 0.5 * math.hypot(0.1, 0.2)
-    assert combined(facts, "gain") == pytest.approx((1.2, deviation, 0.2))
+    assert combined(facts, "gain") == pytest.approx((1.4, 0.2, 0.2))
     estimate = conclude(facts)
-    assert estimate.gain == pytest.approx(1.2)
-    assert estimate.gain_high - estimate.gain == pytest.approx(math.hypot(2.919986 * deviation, 0.2))
+    assert estimate.gain == pytest.approx(1.4)
+    assert estimate.gain_high - estimate.gain == pytest.approx(math.hypot(2.919986 * 0.2, 0.2))
+
+
+def test_without_the_model_estimators_weigh_the_same(monkeypatch) -> None:
+    monkeypatch.setitem(ESTIMATORS, "other", ESTIMATORS["model"])
+    facts = sound(other_gain=1.4, other_gain_spread=0.2)
+    assert combined(facts, "gain") == pytest.approx((1.2, 0.5 * math.hypot(0.1, 0.2), 0.2))
+
+
+def test_whole_episodes_are_at_least_as_wrong_as_the_logs_own_in_the_model() -> None:
+    said = {"model_episode": 300.0, "model_episode_spread": 10.0, "model_episode_draws": 5, "episode_deviation": 40.0}
+    off = conclude(sound(**said, model_missed=-30.0, model_missed_spread=10.0))
+    assert off.episode_high - off.episode == pytest.approx(math.hypot(2.131847 * 10.0, 30.0))
 
 
 def test_a_policy_that_was_learned_from_the_log_has_a_wider_interval() -> None:

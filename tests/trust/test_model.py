@@ -9,9 +9,11 @@ import pytest
 import sbac
 from exporting.policies import make_policy
 from sbac.policy import Policy
+from sbac.trust.dynamics import disagreements, learn
 from sbac.trust.evidence import Effort, Question
 from sbac.trust.log import read_log
-from sbac.trust.model import disagreements, episode_returns, learn, roll, rollouts
+from sbac.trust.model import roll, rollouts
+from sbac.trust.walking import episode_returns
 from truth.logged import Linear
 
 SMALL = Effort(2, 2, (32, 32), 64, (500, 1_000), 2e-3, 0.1, (32, 32), 4_000)
@@ -29,7 +31,7 @@ def test_it_foresees_the_next_state_and_the_reward(linear) -> None:
     errors = np.asarray(found.next_states.mean(0) - log.transitions.next_states)
     noise = world.noise / log.units.observation_std
     assert (errors.std(0) < 1.25 * noise).all()  # what is left is the world's own noise
-    assert np.corrcoef(found.rewards.mean(0), log.transitions.rewards)[0, 1] > 0.98
+    assert np.corrcoef(found.earned.mean(0)[:, 0], log.data.rewards[log.rows])[0, 1] > 0.98
     assert found.ends.mean() < 0.02  # nothing ever ends here
 
 

@@ -11,6 +11,8 @@ REQUIRED = ("observations", "actions", "rewards", "terminals")
 OPTIONAL = ("timeouts", "next_observations")
 VECTORS = ("observations", "actions", "next_observations")
 BOUNDS = ("action_low", "action_high")
+SIDE_ARRAYS = ("terminal_observations",)
+"""What a file may hold beside the columns, not by row."""
 TOLERANCE = 1e-6
 """How far an action may lie outside its bounds (relative to bounds beyond 1) before it is refused; it is clipped."""
 BLOCK = 2**14

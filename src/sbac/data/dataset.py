@@ -7,6 +7,8 @@
 - Stored `next_observations` are taken as the true s'. Without them s' is the next row of the same episode; the last
   row of an episode cut by a time limit has no known s', and a terminal row needs none: its s' is masked.
 - a' is the action of the next row of the same episode.
+- The s' of terminal rows, which no value needs, may lie beside the columns as `terminal_observations`: the judge
+  learns from it what an end looks like. It belongs neither to the rows nor to the hash.
 - Where `timeouts` is left out and `next_observations` is given, a row whose s' is not the next row's observation ends
   its episode.
 """
@@ -52,6 +54,7 @@ class Dataset:
     notes: what was done to the log when it was read, a line for each thing
     columns: the names of the observations and of the actions, in their order; the hash does not depend on them
     extras: columns that are none of these, by name, for what is watched beside the reward; nor does it on them
+    terminal_observations: s' of each terminal row, in their order, where the log tells it
 
     Where s' is not known, `next_observations` repeats the row's own observation: never another episode's state.
     """
@@ -77,6 +80,7 @@ class Dataset:
         columns: Mapping[str, Sequence[str]] | None = None,
         notes: Sequence[str] = (),
         extras: Mapping[str, ArrayLike] | None = None,
+        terminal_observations: ArrayLike | None = None,
     ) -> None:
         if name_of("kind of data", kind) not in SOURCE_KINDS:
             raise unknown("kind of data", kind, SOURCE_KINDS)
@@ -119,6 +123,8 @@ class Dataset:
         self.timeouts = cut
 
         self._stored = stored
+        beside = None if terminal_observations is None else _side_array(terminal_observations, ended, widths, name)
+        self._beside = None if beside is None else beside[self.terminals[ended]]
         self.has_next = ~self.timeouts if stored is None else np.ones(rows, bool)
         self.has_next_action = ~self.timeouts
         stops = np.flatnonzero(self.terminals | self.timeouts) + 1
@@ -147,6 +153,19 @@ class Dataset:
             return self._stored[start:stop]
         last = self.terminals[start:stop] | self.timeouts[start:stop]
         return self.observations[np.arange(start, start + len(last)) + ~last]
+
+    @cached_property
+    def terminal_observations(self) -> Floats | None:
+        """s' of the terminal rows, from the side array or else from the stored s'; None where neither tells it.
+
+        A stored s' that mostly repeats one state, the row's own or the next episode's first is a filler.
+        """
+        rows = np.flatnonzero(self.terminals)
+        if self._beside is not None or self._stored is None or not len(rows):
+            return self._beside
+        after = self._stored[rows]
+        fillers = after[:1], self.observations[rows], self.observations[(rows + 1) % len(self)]
+        return None if any((after == filler).all(1).mean() > 0.5 for filler in fillers) else after
 
     @cached_property
     def returns(self) -> NDArray[np.float64]:
@@ -218,6 +237,7 @@ class Dataset:
             kind=self.kind,
             task=self.task,
             environment=self.environment,
+            terminal_observations=None if self._beside is None else self._beside[chosen[self.terminals]],
         )
 
     @property
@@ -236,6 +256,10 @@ class Dataset:
         names = ["observations", "actions", "rewards", "terminals", "timeouts"]
         return {name: getattr(self, name) for name in names + ["next_observations"] * self.stores_next}
 
+    def side_arrays(self) -> dict[str, Floats]:
+        """What lies beside the columns, by name."""
+        return {} if self._beside is None else {"terminal_observations": self._beside}
+
     def blocks(self, rows: int = BLOCK) -> Iterator[dict[str, Any]]:
         """The columns of the log in blocks of rows."""
         columns = self.arrays()
@@ -250,7 +274,7 @@ class Dataset:
         texts = {key: np.array(getattr(self, key) or "") for key in ("name", "kind", "task", "environment")}
         if self.is_named:
             texts["columns"] = np.array(json.dumps(self.columns))
-        arrays = self.arrays() | self.bounds | texts
+        arrays = self.arrays() | self.side_arrays() | self.bounds | texts
         write_atomic(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
 
 
@@ -274,6 +298,17 @@ def _extra(values: ArrayLike, rows: int, where: str) -> Floats:
     array = as_array(values)
     if array.shape != (rows,) or array.dtype.kind not in "fiub" or not np.isfinite(array).all():
         raise UserError(f"{where}: expected {rows} finite numbers, got {array.dtype} of shape {array.shape}")
+    return _floats(array)
+
+
+def _side_array(values: ArrayLike, ended: Flags, widths: Mapping[str, int], name: str) -> Floats:
+    """The s' of the terminal rows, checked."""
+    array, shape = as_array(values), (int(ended.sum()), widths["observations"])
+    if array.shape != shape or array.dtype.kind not in "fiub" or not np.isfinite(array).all():
+        raise UserError(
+            f"{name}: terminal_observations: expected finite numbers of shape {shape}, a row for each terminal row, "
+            f"got {array.dtype} of shape {array.shape}"
+        )
     return _floats(array)
 
 

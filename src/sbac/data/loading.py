@@ -12,7 +12,7 @@ from typing import Any, Protocol, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbac.data.columns import BOUNDS, OPTIONAL, REQUIRED, VECTORS, Defect, LineOf, as_array, defects
+from sbac.data.columns import BOUNDS, OPTIONAL, REQUIRED, SIDE_ARRAYS, VECTORS, Defect, LineOf, as_array, defects
 from sbac.data.columns import missing as absent
 from sbac.data.dataset import Dataset
 from sbac.data.ends import with_time_limits
@@ -127,7 +127,14 @@ def _joined_logs(parts: Sequence[Dataset]) -> Dataset:
     about = {key: getattr(first, key) for key in ("kind", "task", "environment", "columns")}
     notes = [f"{part.name}: {note}" for part in parts for note in part.notes]
     about["extras"] = {name: np.concatenate([part.extras[name] for part in parts]) for name in first.extras}
-    return Dataset(**columns, **first.bounds, **about, name=f"{first.name} and {len(parts) - 1} more", notes=notes)
+    beside = {name: np.concatenate([part.side_arrays()[name] for part in parts]) for name in shared_side_arrays(parts)}
+    name = f"{first.name} and {len(parts) - 1} more"
+    return Dataset(**columns, **beside, **first.bounds, **about, name=name, notes=notes)
+
+
+def shared_side_arrays(parts: Sequence[Dataset]) -> list[str]:
+    """The names of what lies beside the columns of every part."""
+    return [name for name in SIDE_ARRAYS if all(name in part.side_arrays() for part in parts)]
 
 
 @dataclass(frozen=True)
@@ -209,7 +216,9 @@ def read(source: str | Path | Mapping[str, ArrayLike], options: LogOptions) -> R
         text = (options.columns or {}).get("rewards")
         if isinstance(text, str) and is_sum(text, names.get("rewards", ())):
             columns["rewards"] = summed(as_array(columns["rewards"]), text)
-        beside: dict[str, Any] = {key: source[key] for key in ("name", "kind", "task", *BOUNDS) if key in source}
+        beside: dict[str, Any] = {
+            key: source[key] for key in ("name", "kind", "task", *BOUNDS, *SIDE_ARRAYS) if key in source
+        }
         fields = *UNNAMED, "extras"
         widths = {field: column.shape[1] for field in fields if (column := as_array(columns.get(field, []))).ndim == 2}
         called = names_of_log(names, widths)
@@ -241,6 +250,8 @@ def _ready(
     described = {**description, "notes": prepared.notes}
     if (extras := prepared.columns.pop("extras", None)) is not None:
         described["extras"] = dict(zip(names.get("extras", ["extras"]), extras.reshape(len(extras), -1).T, strict=True))
+    if not np.array_equal(prepared.rows, np.arange(len(as_array(columns.get("terminals", []))))):
+        described = {key: value for key, value in described.items() if key not in SIDE_ARRAYS}  # ends may have moved
     longest = None if log is None else log.longest_episode
     arguments = with_time_limits(prepared.columns | described, options.horizon, longest)
     lines = None if log is None else log.line_of

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from sbac import interrupts
+from sbac.data.columns import SIDE_ARRAYS
 from sbac.data.dataset import Dataset
 from sbac.data.loading import data_folder, made_names, stand_ins
 from sbac.errors import UserError, positive, unknown
@@ -77,7 +78,13 @@ class TierData:
 
     def join(self, shards: Sequence[Arrays]) -> Arrays:
         """One shard after the other, the last cut to the size."""
-        return {name: np.concatenate([shard[name] for shard in shards])[: self.size] for name in shards[0]}
+        return first_rows({name: np.concatenate([shard[name] for shard in shards]) for name in shards[0]}, self.size)
+
+
+def first_rows(columns: Arrays, stop: int) -> Arrays:
+    """The rows before `stop`. What lies beside them has a row for each terminal one."""
+    ended = int(columns["terminals"][:stop].sum())
+    return {name: column[: ended if name in SIDE_ARRAYS else stop] for name, column in columns.items()}
 
 
 def layout(size: int) -> tuple[int, int]:
@@ -140,7 +147,7 @@ def join(parts: Sequence[Arrays]) -> Arrays:
         return parts[0]
     first, second = parts
     stop = int(np.flatnonzero(first["terminals"] | first["timeouts"])[-1]) + 1
-    return {name: np.concatenate([first[name][:stop], second[name]]) for name in first}
+    return {name: np.concatenate([kept, second[name]]) for name, kept in first_rows(first, stop).items()}
 
 
 def make_datasets(

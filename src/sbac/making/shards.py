@@ -67,10 +67,11 @@ def by_lane(taken: Sequence[tuple[Indices, Steps]]) -> Arrays:
     order = np.argsort(lane, kind="stable")
     names = ("observations", "actions", "rewards", "terminals", "timeouts")
     columns = {name: np.concatenate([getattr(steps, name) for _, steps in taken])[order] for name in names}
+    after = np.concatenate([steps.next_observations for _, steps in taken])[order]
     columns["terminals"] &= ~columns["timeouts"]  # D4RL: the time limit has priority
     last = np.append(np.diff(lane[order]) > 0, True)
     columns["timeouts"] |= last & ~columns["terminals"]
-    return columns
+    return columns | {"terminal_observations": after[columns["terminals"]]}
 
 
 def make_shard(shard: Shard, tick: Callable[[int], None] = lambda done: None) -> Arrays:

@@ -46,7 +46,7 @@ from sbac.trust.estimators import BESIDE
 from sbac.trust.evidence import Effort, Facts, OnProgress, Question, find_effort
 from sbac.trust.fitting import fit
 from sbac.trust.log import JudgedLog, read_log
-from sbac.trust.model import episode_returns
+from sbac.trust.walking import episode_returns
 
 try:  # until it is merged
     from sbac.data.misleading import misleading  # pyright: ignore
@@ -157,6 +157,7 @@ def candidate_record(
         diagnostics=finite(estimate.diagnostics),
         policy=policy,
         watched=estimate.watched,
+        left_out=estimate.left_out,
     )
 
 

@@ -62,6 +62,13 @@ def student(draws: float) -> float:
     return float(stdtrit(draws - 1, 0.5 + LEVEL / 2)) if draws > 1 else math.inf
 
 
+def ends_early(facts: Facts) -> bool:
+    """Discounted values hardly see a fall that comes late: whole episodes do."""
+    most = facts["model_episode"] + 2 * facts["model_episode_spread"]
+    gains = facts["fitted_gain"] + facts["model_gain"] > 0
+    return gains and most < facts["log_episode"] - MISSED * facts["episode_deviation"]
+
+
 def unconfirmed(name: str, title: str) -> Rule:
     """The rule for an estimator beside fitted Q evaluation."""
 
@@ -75,6 +82,40 @@ def unconfirmed(name: str, title: str) -> Rule:
         "they do not confirm each other"
     )
     return Rule(f"unconfirmed by {name}", holds, sentence)
+
+
+def model_misses(facts: Facts) -> bool:
+    return abs(facts["model_missed"]) > APART * facts["model_missed_spread"] + MISSED * facts["episode_deviation"]
+
+
+LEFT_OUT: dict[str, Rule] = {
+    "fitted": Rule(
+        "misses the log",
+        lambda facts: abs(facts["missed"]) > (MISSED + NEGLIGIBLE) * facts["return_deviation"],
+        "fitted Q evaluation is left out: it misses the log's own mean return, which is known, by {missed:+.3g}",
+    ),
+    "model": Rule(
+        "does not know the log",
+        model_misses,
+        "the learned model is left out: in it the log's own episodes earn {model_missed:+.4g} beside what they did",
+    ),
+}
+"""When an estimator does not know the log itself, whose returns are known: then nothing that it says is believed."""
+SAYS = {"fitted": ("missed", "moved", "largest", "least"), "model": ("model_share",)}
+"""The diagnostics that warn of an estimator, which nobody needs where it is left out."""
+
+
+SUMMED = ("gain", "log", "episode", "rate of ")
+"""What the names of the quantities that an estimator tells begin with."""
+
+
+def believed(facts: Facts) -> tuple[Facts, list[str]]:
+    """The facts without those of estimators that do not know the log, and a sentence for each of these."""
+    ignorant = [name for name, rule in LEFT_OUT.items() if rule.holds(facts)]
+    dropped = {name for estimator in ignorant for name in SAYS[estimator]}
+    quantities = tuple(f"{estimator}_{quantity}" for estimator in ignorant for quantity in SUMMED)
+    kept = {name: fact for name, fact in facts.items() if name not in dropped and not name.startswith(quantities)}
+    return Facts(kept), [LEFT_OUT[name].sentence.format_map(facts) for name in ignorant]
 
 
 RULES: list[Rule] = [
@@ -101,9 +142,9 @@ RULES: list[Rule] = [
         "the value was still moving at the end of training, by {moved:+.3g} in the last fifth",
     ),
     Rule(
-        "misses the log",
-        lambda facts: abs(facts["missed"]) > (MISSED + NEGLIGIBLE) * facts["return_deviation"],
-        "the method misses the log's own mean return, which is known, by {missed:+.3g}",
+        "knows the log",
+        lambda facts: not any(f"{name}_gain" in facts for name in LEFT_OUT),
+        "no estimator knows the log: nothing is left to build an interval of",
     ),
     Rule(
         "far from the log",
@@ -120,6 +161,12 @@ RULES: list[Rule] = [
         lambda facts: facts["model_share"] < FOLLOWED,
         "in a learned model the policy leaves what the log shows after {model_share:.0%} of the discounted time: "
         "nothing confirms the estimate",
+    ),
+    Rule(
+        "ends early",
+        ends_early,
+        "in a learned model its whole episodes earn {model_episode:.4g}, those of the log {log_episode:.4g}: "
+        "a discounted gain does not stand against that",
     ),
     *(unconfirmed(name, estimator.title) for name, estimator in ESTIMATORS.items() if name != "fitted"),
 ]

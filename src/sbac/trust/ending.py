@@ -44,8 +44,7 @@ class Following(NamedTuple):
 def following_states(data: Dataset) -> Following:
     ended, went_on = np.flatnonzero(data.terminals), np.flatnonzero(data.has_next & ~data.terminals)
     went_on = went_on[:: max(1, len(went_on) // MOST_ROWS)]
-    told = getattr(data, "terminal_observations", data.next_observations[ended] if data.stores_next else None)
-    return Following(told if len(ended) else None, data.next_observations[went_on], ended, went_on)
+    return Following(data.terminal_observations, data.next_observations[went_on], ended, went_on)
 
 
 def contradictions(data: Dataset, text: str) -> list[str]:

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from sbac.data import Dataset, load
 from sbac.errors import UserError, not_negative, unknown
-from sbac.trust.doubts import doubts, episode_goes_beyond, student
+from sbac.trust.doubts import believed, doubts, episode_goes_beyond, student
 from sbac.trust.estimators import ALWAYS, ESTIMATORS
 from sbac.trust.evidence import Effort, Facts, Question, facts_of, find_effort
 from sbac.trust.log import Acts, read_log
@@ -18,6 +18,10 @@ from sbac.trust.watching import Watched, WatchedRate
 OPTIMISM = 1.0
 """By how much the gain of a policy that was learned from the same log may lie too high, in deviations of the log's
 returns for each of the log's own deviations that the policy departs from it. Found on development runs."""
+DISSENT = 0.5
+"""Of what another estimator differs by from the learned model: it widens the interval. Fitted Q evaluation is often
+fooled by policies that fall; with the model's word in the middle more intervals hold, and they are no wider
+(`lab-notes/judge`)."""
 UNKNOWN = 0.2
 """In deviations of the log's returns: the error of such a gain that no resampling shows. Found on the same runs."""
 
@@ -46,6 +50,8 @@ class Estimate:
     watched: list[WatchedRate]
     diagnostics: Facts
     """All that the estimators say; optimism: by how much the gain of a policy that learned from the log may be less."""
+    left_out: list[str] = field(default_factory=list[str])
+    """A sentence for each estimator that does not know the log itself; nothing of what it says is in the estimate."""
 
     @property
     def has_interval(self) -> bool:
@@ -102,16 +108,26 @@ def conclude(facts: Facts, learned: bool = False, watches: Sequence[Watched] = (
     same log by what no resampling shows and, to below, by its optimism. That of a whole episode is built alike, of
     what is said of episodes, in deviations of what the log's earn.
     """
+    said, (facts, left_out) = facts, believed(facts)
     unit, episode_unit = (facts[name] if learned else 0.0 for name in ("return_deviation", "episode_deviation"))
     optimism, unknown_error = OPTIMISM * facts["distance"] * unit, UNKNOWN * unit
-    gain, quantile = combined(facts, "gain"), student(facts["fitted_gain_draws"])
-    gain_half = math.hypot(quantile * gain.deviation, gain.apart, facts["missed"], unknown_error)
+    gain = combined(facts, "gain")
+    quantile = student(facts["fitted_gain_draws"] if "fitted_gain" in facts else fewest(facts, "gain"))
+    gain_half = math.hypot(quantile * gain.deviation, gain.apart, facts.get("missed", 0.0), unknown_error)
     value = facts["log"] + gain.mean
-    value_half = math.hypot(gain_half, quantile * facts["fitted_log_spread"])
+    value_half = math.hypot(gain_half, quantile * facts.get("fitted_log_spread", 0.0))
     episode = combined(facts, "episode")
-    fewest = min((count for name, count in facts.items() if name.endswith("_episode_draws")), default=math.nan)
-    episode_half = math.hypot(student(fewest) * episode.deviation, episode.apart, UNKNOWN * episode_unit)
+    # Whole episodes in the model are as wrong, at least, as the log's own are in it.
+    episode_half = math.hypot(
+        student(fewest(facts, "episode")) * episode.deviation,
+        episode.apart,
+        facts.get("model_missed", 0.0),
+        UNKNOWN * episode_unit,
+    )
     warnings = doubts(facts)
+    if warnings and not math.isfinite(gain.mean):  # nobody is left: what was said may still be looked at
+        gain, warnings = combined(said, "gain"), left_out + warnings
+        value, episode = facts["log"] + gain.mean, combined(said, "episode")
     deduction = episode_half + OPTIMISM * facts["distance"] * episode_unit
     possible = facts.get("lowest_episode", -math.inf), facts.get("highest_episode", math.inf)
     mean, low, high = np.clip(episode.mean + np.array([0.0, -deduction, episode_half]), *possible).tolist()
@@ -126,23 +142,28 @@ def conclude(facts: Facts, learned: bool = False, watches: Sequence[Watched] = (
         mean, low, high, episode.deviation,
         warnings,
         [watched_rate(each, facts, learned, not warnings, gain.mean) for each in watches],
-        Facts(facts, optimism=optimism),
+        Facts(said, optimism=optimism),
+        left_out,
     )  # fmt: skip
 
 
-def watched_rate(watched: Watched, facts: Facts, learned: bool, believed: bool, gain: float) -> WatchedRate:
+def watched_rate(watched: Watched, facts: Facts, learned: bool, sound: bool, gain: float) -> WatchedRate:
     """The rate of what is watched under a policy: the log's plus the change, with an interval built as the gain's."""
     change, unit = combined(facts, watched.quantity), float(watched.rates.std())
     if math.isnan(change.mean):
         return WatchedRate(watched.name, watched.kind, watched.rate, None, None, None, False)
-    draws = min(count for name, count in facts.items() if name.endswith(f"_{watched.quantity}_draws"))
-    missed = facts.get(f"missed {watched.quantity}", 0.0)
+    draws, missed = fewest(facts, watched.quantity), facts.get(f"missed {watched.quantity}", 0.0)
     half = math.hypot(student(draws) * change.deviation, change.apart, missed, UNKNOWN * unit if learned else 0.0)
     rate, low, high = np.clip(watched.rate + change.mean + half * np.array([0.0, -1.0, 1.0]), *watched.bounds).tolist()
     worse = watched.kind != "column" and gain > 0 and rate - watched.rate > UNKNOWN * unit
     return WatchedRate(
-        watched.name, watched.kind, watched.rate, rate, low if believed else None, high if believed else None, worse
+        watched.name, watched.kind, watched.rate, rate, low if sound else None, high if sound else None, worse
     )
+
+
+def fewest(facts: Facts, quantity: str) -> float:
+    """The least number of draws of a quantity that an estimator has."""
+    return min((count for name, count in facts.items() if name.endswith(f"_{quantity}_draws")), default=math.nan)
 
 
 class Combined(NamedTuple):
@@ -156,10 +177,14 @@ class Combined(NamedTuple):
 
 
 def combined(facts: Facts, quantity: str) -> Combined:
-    """All weigh the same: what is wrong with any of them is not what its spread shows."""
+    """What the model says, where it is asked, and by how much others differ from it. Without it all weigh the same:
+    what is wrong with any of them is not what its spread shows."""
     names = [f"{name}_{quantity}" for name in ESTIMATORS if f"{name}_{quantity}" in facts]
     if not names:
         return Combined(math.nan, math.nan, math.nan)
+    if (leading := f"model_{quantity}") in names:
+        apart = DISSENT * max(abs(facts[name] - facts[leading]) for name in names)
+        return Combined(facts[leading], facts[f"{leading}_spread"], apart)
     offsets = [facts[name] - facts[names[0]] for name in names]
     offset = sum(offsets) / len(names)
     deviation = math.hypot(*(facts[f"{name}_spread"] for name in names)) / len(names)

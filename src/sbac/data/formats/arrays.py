@@ -18,9 +18,10 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from sbac.data.columns import BOUNDS
+from sbac.data.columns import BOUNDS, SIDE_ARRAYS
 from sbac.data.dataset import SOURCE_KINDS, Dataset
 from sbac.data.formats.log import (
+    FLOOR,
     Column,
     Format,
     Log,
@@ -94,7 +95,7 @@ def open_folder(path: Path, columns: ColumnMap | None) -> Log:
 
 def write_folder(data: Dataset, folder: Path) -> Written:
     names = {"columns": np.array(json.dumps(data.columns))} if data.is_named else {}
-    for name, column in {**data.arrays(), **data.bounds, **names}.items():
+    for name, column in {**data.arrays(), **data.side_arrays(), **data.bounds, **names}.items():
         np.save(folder / f"{name}.npy", column, allow_pickle=False)
     return Written(len(data))
 
@@ -122,17 +123,17 @@ def log_of_npy(path: Path, stored: Mapping[str, Stored], names: Mapping[str, Seq
             yield {name: _reader(stack.enter_context(stored[name].open()), stored[name]) for name in wanted}
 
     size = path.stat().st_size if path.is_file() else sum(array.size for array in chosen.values())
-    description: dict[str, Any] = {**small(stored, BOUNDS)}
+    description: dict[str, Any] = {**small(stored, BOUNDS), **small(stored, SIDE_ARRAYS, FLOOR)}
     if (text := small(stored, ["columns"]).get("columns")) is not None and text.dtype.kind == "U" and text.shape == ():
         description["columns"] = read_names(str(text), path)
     return log_of_arrays(path, size, names, declared, opened, description)
 
 
-def small(stored: Mapping[str, Stored], names: Collection[str]) -> dict[str, NDArray[Any]]:
-    """The arrays of these names that are small, read whole."""
+def small(stored: Mapping[str, Stored], names: Collection[str], most: int = LONGEST_TEXT) -> dict[str, NDArray[Any]]:
+    """The arrays of these names with less than `most` bytes, read whole."""
     arrays: dict[str, NDArray[Any]] = {}
     for name in names:
-        if name in stored and stored[name].size < LONGEST_TEXT:
+        if name in stored and stored[name].size < most:
             with stored[name].open() as file:
                 column, fortran = _header(file, stored[name])
                 arrays[name] = _values(file, column, column.shape, fortran)

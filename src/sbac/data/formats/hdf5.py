@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from sbac.data.columns import BLOCK, BOUNDS
+from sbac.data.columns import BLOCK, BOUNDS, SIDE_ARRAYS
 from sbac.data.dataset import Dataset
 from sbac.data.formats.arrays import LONGEST_TEXT
 from sbac.data.formats.log import (
@@ -59,7 +59,7 @@ def open_columns(path: Path, columns: ColumnMap | None) -> Log:
         members = {name: member(file, name, path) for parts in names.values() for name in parts}
         declared = {name: column(dataset) for name, dataset in members.items()}
         work = sum(chunk_bytes(dataset) for dataset in members.values())
-        description: dict[str, Any] = {**bounds(file, path)}
+        description: dict[str, Any] = {**bounds(file, path), **side_arrays(file, path)}
         if isinstance(text := file.attrs.get("columns"), str):
             description["columns"] = read_names(text, path)
 
@@ -82,7 +82,7 @@ def _ended_and_running(block: Rows) -> Rows:
 
 def write_columns(data: Dataset, path: Path) -> Written:
     names = {"columns": json.dumps(data.columns)} if data.is_named else {}
-    write(path, data.arrays().items(), {"": {**data.bounds, **names}})
+    write(path, (data.arrays() | data.side_arrays()).items(), {"": {**data.bounds, **names}})
     return Written(len(data))
 
 
@@ -100,6 +100,16 @@ def bounds(file: h5py.File, path: Path) -> dict[str, NDArray[Any]]:
             if column(dataset).values * dataset.dtype.itemsize < LONGEST_TEXT:
                 stored[name] = values(dataset)
     return stored
+
+
+def side_arrays(file: h5py.File, path: Path) -> dict[str, NDArray[Any]]:
+    """What lies beside the columns and is not too large."""
+    members = {name: member(file, name, path) for name in SIDE_ARRAYS if name in file}
+    declared = {
+        name: max(column(dataset).values * dataset.dtype.itemsize, chunk_bytes(dataset))
+        for name, dataset in members.items()
+    }
+    return {name: values(dataset) for name, dataset in members.items() if declared[name] < FLOOR}
 
 
 @contextmanager

@@ -1,0 +1,114 @@
+"""Whether the learned model knows the log: its own episodes, acted as it acts, beside what they were."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from numpy.typing import NDArray
+
+from sbac.nn import GaussianPolicy
+from sbac.nn.typed import jit
+from sbac.trust.behaviour import cloned
+from sbac.trust.dynamics import Model, drawn_episodes
+from sbac.trust.evidence import Question
+from sbac.trust.log import JudgedLog
+from sbac.trust.walking import TOGETHER, Constants, advance, begin, episode_returns, world_of
+
+EPISODES = 40
+"""Held-out episodes that each member is asked about."""
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """Episodes that a member did not learn from, as it sees them and as they were: the means of each member."""
+
+    returns: NDArray[np.float64]
+    """Undiscounted."""
+    true_returns: NDArray[np.float64]
+    lengths: NDArray[np.float64]
+    true_lengths: NDArray[np.float64]
+    error: float
+    """The standard error of the mean return of such episodes, which chance alone explains."""
+
+    def facts(self) -> dict[str, float]:
+        missed = self.returns - self.true_returns
+        return {
+            "model_missed": float(missed.mean()),  # the log's own episode, by the model, less what it earned
+            "model_missed_spread": float(np.hypot(missed.std(ddof=1), self.error)),
+            "model_log_length": float(self.lengths.mean()),
+            "log_length": float(self.true_lengths.mean()),
+        }
+
+
+def know(question: Question, model: Model) -> Knowledge:
+    """Rolls held-out episodes out again from their first states, acted as they were.
+
+    At every step the action is the clone's at the state in the model, plus what the episode's own action differed by
+    from the clone's at its own state. So a clone that is not what acted cannot be blamed on the model: where the model
+    is right, the actions are the log's. An episode that a time limit cut is followed for as many steps as it had.
+    """
+    log, members, most = question.log, model.form.members, question.log.longest
+    drawn, lengths = drawn_episodes(log, model.form, question.seed), np.diff(log.data.episodes, axis=1)[:, 0]
+    everyone = np.arange(log.episodes)
+    held_out = [everyone] * members if drawn is None else [np.flatnonzero(times == 0) for times in drawn.weights]
+    rng = np.random.default_rng(question.seed)
+    # As many for every member, so that one program serves all.
+    chosen = np.concatenate([rng.choice(left if len(left) else everyone, EPISODES) for left in held_out])
+    lasted = np.minimum(lengths, most)
+    cut = log.data.timeouts[log.data.episodes[:, 1] - 1]
+    steps = np.where(cut, lasted, most)[chosen]
+    world = world_of(question, model, np.repeat(np.arange(members), EPISODES), steps, np.inf)
+    constants = question.once(cloned), *action_scales(log), jnp.asarray(residuals(question, chosen, lasted[chosen]))
+    states = jnp.asarray(log.starts)[chosen][None]
+    walk = begin(model, states, acts_again(constants, states, jnp.int32(0)))
+    for time in range(0, int(steps.max()), TOGETHER):
+        walk = advance(TOGETHER, acts_again, constants, world, walk)
+        question.reached("the log itself in the learned model", time, int(steps.max()))
+        if not bool(walk.running.any()):
+            break
+
+    def by_member(values: Array | NDArray[Any]) -> NDArray[np.float64]:
+        return np.asarray(values, np.float64).reshape(members, EPISODES).mean(1)
+
+    returns = episode_returns(log)
+    error = float(returns.std() / np.sqrt(min(members * EPISODES, log.episodes)))
+    return Knowledge(
+        by_member(walk.earned[0, :, 0]), by_member(returns[chosen]),
+        by_member(walk.lived[0]), by_member(lasted[chosen]), error,
+    )  # fmt: skip
+
+
+def action_scales(log: JudgedLog) -> tuple[Array, Array, Array, Array]:
+    units = log.units
+    scales = units.action_centre, units.action_half, units.action_mean, units.action_std
+    centre, half, mean, std = (jnp.asarray(scale, jnp.float32) for scale in scales)
+    return centre, half, mean, std
+
+
+def residuals(question: Question, chosen: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+    """By how much the actions of episodes differ from the clone's: (time, episodes, act), 0 behind their ends."""
+    log, clone, scales = question.log, question.once(cloned), action_scales(question.log)
+    rows = np.zeros((len(chosen), int(lengths.max())), np.int64) + log.data.episodes[chosen, :1]
+    inside = np.arange(rows.shape[1]) < lengths[:, None]
+    rows = rows + np.where(inside, np.arange(rows.shape[1]), 0)
+    states = jnp.asarray(log.units.states(log.data.observations[rows]))
+    acted = log.units.actions(log.data.actions[rows])
+    apart = np.where(inside[..., None], acted - np.asarray(clone_means(clone, scales, states)), 0.0)
+    return apart.swapaxes(0, 1).astype(np.float32)
+
+
+@jit
+def clone_means(clone: GaussianPolicy, scales: tuple[Array, ...], states: Float[Array, "*rows obs"]) -> Array:
+    """The clone's mean actions, in the networks' units."""
+    centre, half, mean, std = scales
+    return (centre + half * clone(states).mode() - mean) / std
+
+
+def acts_again(constants: Constants, states: Float[Array, "one rollouts obs"], time: Array) -> Array:
+    """Within the bounds, as all actions are."""
+    clone, centre, half, mean, std, apart = constants
+    wanted = clone_means(clone, (centre, half, mean, std), states)
+    wanted = wanted + jnp.where(time < len(apart), apart[jnp.minimum(time, len(apart) - 1)], 0.0)
+    return jnp.clip(wanted, (centre - half - mean) / std, (centre + half - mean) / std)

@@ -1,0 +1,158 @@
+"""Rollouts in a learned model: each follows one member, and stops where the members disagree too much."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from numpy.typing import NDArray
+
+from sbac.nn.typed import jit, loop
+from sbac.trust.acting import Act, Actors
+from sbac.trust.dynamics import Model
+from sbac.trust.evidence import Question
+from sbac.trust.log import JudgedLog
+
+TOGETHER = 50
+"""Steps of a rollout that the device takes at a time."""
+
+
+class Walk(eqx.Module):
+    """Rollouts under way; the axes are (policies, rollouts)."""
+
+    states: Float[Array, "policies rollouts obs"]
+    actions: Float[Array, "policies rollouts act"]
+    time: Int[Array, ""]
+    running: Bool[Array, "policies rollouts"]
+    alive: Float[Array, "policies rollouts"]
+    """The weight of the present step: the discount so far, times the probability that no end came."""
+    discounted: Float[Array, "policies rollouts earned"]
+    """What was earned, with these weights."""
+    survived: Float[Array, "policies rollouts"]
+    """The probability that no end came within the steps of an episode."""
+    earned: Float[Array, "policies rollouts earned"]
+    """What was earned within these steps, undiscounted."""
+    lived: Float[Array, "policies rollouts"]
+    """The steps of it that are expected."""
+    lasted: Float[Array, "policies rollouts"]
+    """Those before it was cut."""
+
+
+class World(eqx.Module):
+    """What a step of a rollout needs besides the walk itself."""
+
+    model: Model
+    member: Int[Array, " rollouts"]
+    steps: Int[Array, " rollouts"]
+    """Of an episode."""
+    limit: float
+    """Of the members' disagreement: beyond, a rollout stops."""
+    discount: float
+    key: PRNGKeyArray
+
+
+Constants = Any
+Moving = Callable[[Constants, Float[Array, "policies rollouts obs"], Int[Array, ""]], Float[Array, "..."]]
+"""How policies act, in the networks' units: of their constants, states and the time."""
+
+
+@jit
+def _step(world: World, walk: Walk) -> Walk:
+    """One step of every rollout, each as its own member sees it. The actions stay those of the old states."""
+    # All policies meet the same chance.
+    noise = jax.random.normal(jax.random.fold_in(world.key, walk.time), walk.states.shape[1:])
+
+    def policy(states: Float[Array, "rollouts obs"], actions: Float[Array, "rollouts act"]) -> tuple[Array, ...]:
+        expected, its_member = world.model(states, actions, noise), (world.member, jnp.arange(len(states)))
+        outcome = expected.next_states[its_member], expected.earned[its_member], expected.ends[its_member]
+        return *outcome, expected.disagreement
+
+    following, earned, ends, disagreement = jax.vmap(policy)(walk.states, walk.actions)
+    finite = jnp.isfinite(following).all(-1) & jnp.isfinite(earned).all(-1)
+    running = walk.running & finite & (disagreement <= world.limit)
+    counted = running & (walk.time < world.steps)
+
+    def added(sums: Array, where: Array, weights: Array) -> Array:
+        return sums + jnp.where(where[..., None], weights[..., None] * earned, 0.0)
+
+    return Walk(
+        jnp.where(running[..., None], following, walk.states),
+        walk.actions,
+        walk.time + 1,
+        running,
+        jnp.where(running, walk.alive * world.discount * (1.0 - ends), walk.alive),
+        added(walk.discounted, running, walk.alive),
+        jnp.where(counted, walk.survived * (1.0 - ends), walk.survived),
+        added(walk.earned, counted, walk.survived),
+        walk.lived + jnp.where(counted, walk.survived, 0.0),
+        walk.lasted + counted,
+    )
+
+
+def _and_act(walk: Walk, actions: Array) -> Walk:
+    """The walk with the policies' actions at its states; a rollout that stopped keeps its last one."""
+    return replace(walk, actions=jnp.where(walk.running[..., None], actions, walk.actions))
+
+
+@partial(jit, static=(0, 1))
+def advance(steps: int, act: Moving, constants: Constants, world: World, walk: Walk) -> Walk:
+    """`steps` steps of all rollouts without leaving the device."""
+
+    def step(_: Array, walk: Walk) -> Walk:
+        walk = _step(world, walk)
+        return _and_act(walk, act(constants, walk.states, walk.time))
+
+    return loop(steps, step, walk)
+
+
+def begin(model: Model, states: Array, actions: Array) -> Walk:
+    shape, sums = states.shape[:2], (*states.shape[:2], len(model.scales.earned_mean))
+    ones, zeros = jnp.ones(shape), jnp.zeros(shape)
+    return Walk(
+        states, actions, jnp.int32(0), jnp.ones(shape, bool), ones, jnp.zeros(sums), ones, jnp.zeros(sums), zeros, zeros
+    )
+
+
+def world_of(
+    question: Question, model: Model, member: NDArray[np.int64], steps: NDArray[np.int64], limit: float
+) -> World:
+    key = jax.random.key(question.seed, impl="threefry2x32")
+    return World(model, jnp.asarray(member), jnp.asarray(steps), limit, question.log.discount, key)
+
+
+@lru_cache(maxsize=2)
+def at_any_time(act: Act) -> Moving:
+    """Policies that do not ask for the time. The same function for the same policies: each new one is compiled."""
+    return lambda constants, states, _: act(constants, states)
+
+
+def follow(
+    world: World, actors: Actors, states: NDArray[np.float32], steps: int, reached: Callable[[int], None]
+) -> Walk:
+    """`steps` steps of all rollouts from these states: (policies, rollouts, observation)."""
+    walk = begin(world.model, jnp.asarray(states), jnp.asarray(actors.at(states)))
+    program = actors.program
+    at_a_time = 1 if program is None else TOGETHER
+    for time in range(0, steps, at_a_time):
+        if program is None:
+            walk = _step(world, walk)
+            walk = _and_act(walk, jnp.asarray(actors.at(np.asarray(walk.states))))
+        else:
+            walk = advance(min(TOGETHER, steps - time), at_any_time(program.act), program.constants, world, walk)
+        if time % TOGETHER == 0:
+            reached(time)
+        if not bool(walk.running.any()):
+            break
+    return walk
+
+
+def episode_returns(log: JudgedLog) -> NDArray[np.float64]:
+    """What the log's episodes earn, undiscounted, in as many steps as the rollouts have."""
+    earned = np.concatenate([[0.0], np.cumsum(log.data.rewards, dtype=np.float64)])
+    first, end = log.data.episodes.T
+    return earned[np.minimum(end, first + log.longest)] - earned[first]

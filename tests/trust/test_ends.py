@@ -1,0 +1,136 @@
+"""Ends in the learned model against a world that is simulated: a point that drifts, and falls where s' > 1. And what
+is left out because it does not know the log itself."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sbac
+from sbac.trust.doubts import LEFT_OUT, believed
+from sbac.trust.dynamics import Model, learn
+from sbac.trust.estimates import conclude
+from sbac.trust.evidence import Effort, Facts, Question, summary
+from sbac.trust.knowing import know
+from sbac.trust.log import JudgedLog, read_log
+from sbac.trust.model import roll
+from sbac.trust.walking import episode_returns
+
+EFFORT = Effort(2, 2, (16, 16), 64, (50, 50), 2e-3, 0.1, (32, 32), 2_000)
+LENGTH = 30
+
+
+def follow(act, episodes: int, seed: int) -> dict[str, Any]:
+    """Episodes of at most `LENGTH` steps as columns; every step earns 1 - s^2 / 2."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(episodes):
+        s = rng.normal(0.0, 0.3)
+        for time in range(LENGTH):
+            a = np.clip(act(s, rng), -1, 1)
+            after = 0.9 * s + 0.3 * a + 0.15 * rng.standard_normal()
+            ends = after > 1.0
+            rows.append((s, a, 1 - 0.5 * s**2, ends, time == LENGTH - 1 and not ends, after))
+            if ends:
+                break
+            s = after
+    names = ("observations", "actions", "rewards", "terminals", "timeouts", "next_observations")
+    columns = {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+    return {name: x[:, None] if x.dtype == float and name != "rewards" else x for name, x in columns.items()}
+
+
+def truth(law) -> tuple[float, float]:
+    """Mean length and mean return."""
+    columns = follow(lambda s, _: law(s), 4_000, 1)
+    episodes = (columns["terminals"] | columns["timeouts"]).sum()
+    return len(columns["rewards"]) / episodes, columns["rewards"].sum() / episodes
+
+
+def logged(beside: bool) -> JudgedLog:
+    """A noisy log of the point, with or without the states that it fell to; watched: three times the reward, and 1."""
+    columns = follow(lambda s, rng: rng.normal(0.2, 0.35), 300, 0)
+    after = columns.pop("next_observations")
+    data = sbac.Dataset(**columns, terminal_observations=after[columns["terminals"]] if beside else None)
+    log = read_log(data, 0.9)
+    rewards = data.rewards[log.rows]
+    object.__setattr__(log, "watched", np.stack([3.0 * rewards, np.ones_like(rewards)], 1))
+    return log
+
+
+LAWS = {"stays": lambda s: -0.5 * s, "leans": lambda s: 0.25 + 0.0 * s, "falls": lambda s: 0.6 + 0.0 * s}
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["with terminal states", "without"])
+def fallen(request) -> tuple[JudgedLog, Model]:
+    log = logged(request.param)
+    model = learn(log, EFFORT, 0)
+    assert model.exact_ends == request.param
+    return log, model
+
+
+def rolled(log: JudgedLog, model: Model):
+    return roll(Question(log, list(LAWS.values()), EFFORT), model, np.inf)
+
+
+def test_falls_are_seen_with_and_without_the_states_behind_them(fallen) -> None:
+    found = rolled(*fallen)
+    for law, length, earned, early in zip(LAWS.values(), found.lengths, found.episodes, found.early, strict=True):
+        true_length, true_return = truth(law)
+        assert length.mean() == pytest.approx(true_length, rel=0.15)
+        assert earned.mean() == pytest.approx(true_return, rel=0.15)
+        assert early.min() >= 0.0 and early.max() <= 1.0
+    assert found.early.mean(1)[0] < 0.3 < 0.95 < found.early.mean(1)[2]
+    np.testing.assert_allclose(found.watched[..., 0], 3.0 * found.episodes, rtol=0.05)
+    np.testing.assert_allclose(found.watched[..., 1], found.lengths, rtol=1e-4)
+
+
+def test_a_rule_of_the_users_ends_episodes_in_place_of_what_was_learned(fallen) -> None:
+    """The rule speaks of observations in the environment's units, and of the state that is drawn."""
+    log, model = fallen
+    ruled = rolled(log, dataclasses.replace(model, ends_by=lambda observations: observations[..., 0] > 1.0))
+    for law, length in zip(LAWS.values(), ruled.lengths, strict=True):
+        assert length.mean() == pytest.approx(truth(law)[0], rel=0.15)
+
+
+def test_the_model_knows_a_log_that_it_can_know(fallen) -> None:
+    log, model = fallen
+    facts = known(log, model)
+    assert not LEFT_OUT["model"].holds(facts)
+    assert facts["model_log_length"] == pytest.approx(facts["log_length"], rel=0.15)
+
+
+def test_a_log_with_a_memory_that_no_column_shows_is_not_known() -> None:
+    """A clock ends every episode after 20 steps. By what is seen, each step may be the last one."""
+    rng = np.random.default_rng(0)
+    ends = np.arange(6_000) % 20 == 19
+    rewards = 1.0 + 0.1 * rng.standard_normal(len(ends))
+    noise: dict[str, Any] = {
+        "observations": rng.normal(size=(len(ends), 1)),
+        "actions": rng.uniform(-1, 1, (len(ends), 1)),
+    }
+    log = read_log(sbac.Dataset(**noise, rewards=rewards, terminals=ends), 0.9)
+    facts = known(log, learn(log, EFFORT, 0))
+    assert facts["model_log_length"] == pytest.approx((1 - 0.95**20) / 0.05, rel=0.1)
+    assert LEFT_OUT["model"].holds(facts)
+    assert "the log's own episodes earn -" in believed(facts)[1][0]
+
+
+def known(log: JudgedLog, model: Model) -> Facts:
+    cloning = dataclasses.replace(EFFORT, steps=(750, 750))
+    return Facts(know(Question(log, [], cloning), model).facts(), episode_deviation=float(episode_returns(log).std()))
+
+
+def test_what_does_not_know_the_log_is_left_out_of_the_answer() -> None:
+    model = {"model_missed": 5.0, "model_missed_spread": 1.0, "episode_deviation": 2.0, "model_share": 1.0}
+    said = summary("fitted_gain", np.array([1.0, 1.1, 0.9])) | summary("model_gain", np.array([3.0, 3.1, 2.9]))
+    fitted = {"missed": 0.0, "return_deviation": 1.0, "log": 4.0, "distance": 0.5, "episodes": 100}
+    without_model = conclude(Facts(said | fitted | model))
+    assert without_model.gain == pytest.approx(1.0) and without_model.has_interval
+    assert "the learned model is left out" in without_model.left_out[0]
+    without_fitted = conclude(Facts(said | fitted | model, model_missed=0.1, missed=0.8))
+    assert without_fitted.gain == pytest.approx(3.0) and without_fitted.has_interval
+    assert "misses the log's own mean return" in without_fitted.left_out[0]
+    nobody = conclude(Facts(said | fitted | model, missed=0.8))
+    assert not nobody.has_interval and "no estimator knows the log" in nobody.warnings[-1]
+    assert nobody.gain == pytest.approx(2.0)  # shown, not promised
