@@ -75,9 +75,9 @@ BREAKS: dict[int, tuple[str, str, str, str]] = {  # file, code, broken code, tes
     ),
     15: ("trust/fitting.py", "discount * batch.going_on * ahead", "batch.going_on * ahead", "tests/trust"),
     16: (
-        "trust/model.py",
-        "walk.alive * world.weight * (1.0 - ends)",
-        "walk.alive * world.weight",
+        "trust/walking.py",
+        "walk.survived * (1.0 - ends)",
+        "walk.survived",
         "tests/trust/test_model.py",
     ),
     17: (

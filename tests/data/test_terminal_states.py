@@ -7,7 +7,7 @@ import sbac
 from sbac.data import Dataset, load
 from sbac.data.converting import convert
 from sbac.errors import UserError
-from sbac.making.making import join
+from sbac.making.making import TierData
 from tests.data.test_converting import NAMES
 
 ENDS = {"terminals": [0, 0, 1, 0, 0, 1, 0, 1], "timeouts": [0, 0, 0, 0, 0, 1, 0, 0]}
@@ -86,13 +86,11 @@ def test_made_logs_and_the_demo_have_them() -> None:
     assert not ((before[:, 0] <= 0.7) | (np.abs(before[:, 1]) >= 0.2)).any()
 
 
-def test_joined_tiers_keep_those_of_the_rows_they_keep() -> None:
-    def tier(ends: list[int], value: float) -> dict[str, np.ndarray]:
-        flags = np.isin(np.arange(10), ends)
+def test_a_tier_that_is_cut_to_its_size_keeps_those_of_its_rows() -> None:
+    def shard(ends: list[int], value: float) -> dict[str, np.ndarray]:
         after = np.full((len(ends), 1), value) + np.array(ends)[:, None]
-        nothing = np.zeros(10, bool)
-        return {"rewards": np.ones(10), "terminals": flags, "timeouts": nothing, "terminal_observations": after}
+        return {"terminals": np.isin(np.arange(10), ends), "terminal_observations": after}
 
-    first = tier([3, 6], 100.0) | {"timeouts": np.arange(10) == 4}
-    joined = join([first, tier([9], 200.0)])
-    assert joined["terminal_observations"][:, 0].tolist() == [103.0, 106.0, 209.0]
+    rows = TierData("hopper", "random", 15, 0).join([shard([3, 6], 100.0), shard([4, 9], 200.0)])
+    assert rows["terminals"].sum() == 3 and len(rows["terminals"]) == 15
+    assert rows["terminal_observations"][:, 0].tolist() == [103.0, 106.0, 204.0]

@@ -22,7 +22,8 @@ from sbac.trust.log import BLOCK, JudgedLog, Resampling, resample
 
 FARTHEST = 10.0
 """In the log's usual changes: how far outside the states that went on a next state counts."""
-END_HIDDEN = (64, 64)
+WIDEST_END = 64
+"""Of the layers for the end, which are half as wide as the others: ends are few, and easily learned by heart."""
 
 
 @dataclass(frozen=True)
@@ -203,11 +204,12 @@ def _learn(
     size, inputs = lessons.states.shape[1], lessons.states.shape[1] + lessons.actions.shape[1]
     outputs = (size + lessons.earned.shape[1]) * (2 if form.likelihood else 1)
     end_inputs = inputs + 2 * size * form.end_sees_next
+    end_hidden = tuple(min(WIDEST_END, width // 2) for width in hidden[:2])
 
     def first(key: PRNGKeyArray) -> MemberNets:
         move_key, end_key = jax.random.split(key)
         moves = MLP.create(move_key, inputs, hidden, outputs, normalise=form.normalise)
-        return MemberNets(moves, MLP.create(end_key, end_inputs, END_HIDDEN, 1, normalise=form.normalise))
+        return MemberNets(moves, MLP.create(end_key, end_inputs, end_hidden, 1, normalise=form.normalise))
 
     def loss(member: MemberNets, batch: Lessons) -> Float[Array, ""]:
         moves = split(form, member.moves(batch.states, batch.actions), size)

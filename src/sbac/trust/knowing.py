@@ -16,7 +16,7 @@ from sbac.trust.evidence import Question
 from sbac.trust.log import JudgedLog
 from sbac.trust.walking import TOGETHER, Constants, advance, begin, episode_returns, world_of
 
-EPISODES = 40
+EPISODES = 20
 """Held-out episodes that each member is asked about."""
 
 

@@ -18,7 +18,7 @@ from sbac.trust.knowing import Knowledge, know
 from sbac.trust.walking import episode_returns, follow, world_of
 from sbac.trust.watching import watched_draws
 
-ROLLOUTS = 40
+ROLLOUTS = 20
 """Of a policy in each member: their first states are spread evenly over the log's episodes."""
 NEGLIGIBLE = 0.01
 """Rollouts last until gamma^t falls below this; what comes after counts as what comes after a cut."""
