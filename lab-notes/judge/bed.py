@@ -163,7 +163,7 @@ def judge_log(out: Path, log_name: str, wanted: Sequence[str], effort_name: str)
     from sbac.trust.knowing import know
     from sbac.trust.log import read_log
     from sbac.trust.model import roll
-    from sbac.trust.walking import episode_returns, longest
+    from sbac.trust.walking import episode_returns
 
     sys.path.insert(0, str(Path(__file__).parent))
     import former
@@ -191,7 +191,7 @@ def judge_log(out: Path, log_name: str, wanted: Sequence[str], effort_name: str)
         write(
             "values",
             facts=facts_of(log, {}) | {"episode_deviation": float(episode_returns(log).std())},
-            longest=longest(log),
+            longest=log.longest,
             log_return=float(episode_returns(log).mean()),
             log_length=float(np.diff(log.data.episodes, axis=1).mean()),
             policies={

@@ -144,7 +144,9 @@ def _verdict(about: CandidateRecord, choice: ChoiceRecord) -> PagePart:
         texts.append(f"This card is about {about.label}.")
     texts += [f"Watched: {watched_text(each)}." for each in about.watched]
     warnings = [*about.warnings, *worse(about), *(f"The log: {text}" for text in choice.log.warnings)]
-    return PagePart(lines=[answer], texts=texts, warnings=warnings, notes=[units, *choice.log.notes, HIDDEN])
+    return PagePart(
+        lines=[answer], texts=texts, warnings=warnings, notes=[units, *choice.log.notes, *about.left_out, HIDDEN]
+    )
 
 
 def _improvement(log: LogRecord, about: CandidateRecord, truth: list[float] | None) -> PagePart:

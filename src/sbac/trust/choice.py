@@ -50,6 +50,8 @@ class CandidateRecord:
     """The hash of the policy."""
     watched: list[WatchedRate] = field(default_factory=list[WatchedRate])
     """What is watched beside the return."""
+    left_out: list[str] = field(default_factory=list[str])
+    """A sentence for each estimator that does not know the log itself, and has no part in the estimate."""
 
     @property
     def promise(self) -> float:

@@ -47,7 +47,7 @@ from sbac.trust.estimators import BESIDE
 from sbac.trust.evidence import Effort, Facts, OnProgress, Question, find_effort
 from sbac.trust.fitting import fit
 from sbac.trust.log import JudgedLog, read_log
-from sbac.trust.model import episode_returns
+from sbac.trust.walking import episode_returns
 
 
 def select(
@@ -151,6 +151,7 @@ def candidate_record(
         diagnostics=finite(estimate.diagnostics),
         policy=policy,
         watched=estimate.watched,
+        left_out=estimate.left_out,
     )
 
 

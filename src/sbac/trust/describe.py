@@ -38,7 +38,10 @@ def choice_text(choice: Choice) -> str:
         f"{choice.label}: {choice.reason}",
         promise_text(choice.candidates[0], log),
         *(f"watched: {watched_text(each)}" for each in choice.candidates[0].watched),
-        *(f"note: {note}" for note in log.notes),
+        *(
+            f"note: {note}"
+            for note in (*log.notes, *dict.fromkeys(t for row in choice.candidates for t in row.left_out))
+        ),
     ]
     if log.suggested_end is not None:
         lines.append(f"note: the log's own ends are told by --ends {log.suggested_end!r}, on held-out episodes too")

@@ -106,13 +106,15 @@ SAYS = {"fitted": ("missed", "moved", "largest", "least"), "model": ("model_shar
 """The diagnostics that warn of an estimator, which nobody needs where it is left out."""
 
 
+SUMMED = ("gain", "log", "episode", RATE)
+"""What the names of the quantities that an estimator tells begin with."""
+
+
 def believed(facts: Facts) -> tuple[Facts, list[str]]:
     """The facts without those of estimators that do not know the log, and a sentence for each of these."""
     ignorant = [name for name, rule in LEFT_OUT.items() if rule.holds(facts)]
     dropped = {name for estimator in ignorant for name in SAYS[estimator]}
-    quantities = tuple(
-        f"{estimator}_{quantity}" for estimator in ignorant for quantity in ("gain", "log", "episode", RATE)
-    )
+    quantities = tuple(f"{estimator}_{quantity}" for estimator in ignorant for quantity in SUMMED)
     kept = {name: fact for name, fact in facts.items() if name not in dropped and not name.startswith(quantities)}
     return Facts(kept), [LEFT_OUT[name].sentence.format_map(facts) for name in ignorant]
 

@@ -14,7 +14,7 @@ from sbac.trust.behaviour import cloned
 from sbac.trust.dynamics import Model, drawn_episodes
 from sbac.trust.evidence import Question
 from sbac.trust.log import JudgedLog
-from sbac.trust.walking import TOGETHER, Constants, advance, begin, episode_returns, longest, world_of
+from sbac.trust.walking import TOGETHER, Constants, advance, begin, episode_returns, world_of
 
 EPISODES = 20
 """Held-out episodes that each member is asked about."""
@@ -49,7 +49,7 @@ def know(question: Question, model: Model) -> Knowledge:
     from the clone's at its own state. So a clone that is not what acted cannot be blamed on the model: where the model
     is right, the actions are the log's. An episode that a time limit cut is followed for as many steps as it had.
     """
-    log, members, most = question.log, model.form.members, longest(question.log)
+    log, members, most = question.log, model.form.members, question.log.longest
     drawn, lengths = drawn_episodes(log, model.form, question.seed), np.diff(log.data.episodes, axis=1)[:, 0]
     everyone = np.arange(log.episodes)
     held_out = [everyone] * members if drawn is None else [np.flatnonzero(times == 0) for times in drawn.weights]

@@ -15,7 +15,7 @@ from sbac.trust.dynamics import Model, disagreements, learn
 from sbac.trust.evidence import Evidence, Question
 from sbac.trust.fitting import fit, values_at
 from sbac.trust.knowing import Knowledge, know
-from sbac.trust.walking import episode_returns, follow, longest, world_of
+from sbac.trust.walking import episode_returns, follow, world_of
 from sbac.trust.watching import watched_draws
 
 ROLLOUTS = 20
@@ -27,14 +27,14 @@ NEGLIGIBLE = 0.01
 def evidence(question: Question) -> list[Evidence]:
     """Of each member the gain and what a whole episode earns."""
     rolled, logged = question.once(rollouts), episode_returns(question.log)
-    shared = {"log_episode": float(logged.mean()), "episode_deviation": float(logged.std())}
-    shared |= question.once(knowledge).facts()
+    own = {"log_episode": float(logged.mean()), "episode_deviation": float(logged.std())}
+    shared = own | question.once(knowledge).facts()
     said: list[Evidence] = []
-    for number, (gains, episodes) in enumerate(zip(rolled.gains, rolled.episodes, strict=True)):
-        sums, lengths, early = rolled.watched[number], rolled.lengths[number], rolled.early[number]
-        watched = watched_draws(question.log.watches, sums, lengths, early)
-        diagnostics = {"model_share": float(rolled.shares[number]), **shared}
-        said.append(Evidence({"gain": gains, "episode": episodes} | watched, diagnostics))
+    for number, share in enumerate(rolled.shares):
+        sums, steps, ended = rolled.watched[number], rolled.lengths[number], rolled.early[number]
+        draws = {"gain": rolled.gains[number], "episode": rolled.episodes[number]}
+        draws |= watched_draws(question.log.watches, sums, steps, ended)
+        said.append(Evidence(draws, {"model_share": float(share), **shared}))
     return said
 
 
@@ -81,7 +81,7 @@ def roll(question: Question, model: Model, limit: float) -> Rollouts:
     chosen = np.unique(np.linspace(0, log.episodes - 1, min(ROLLOUTS, log.episodes)).astype(int))
     starts = np.tile(np.asarray(log.starts)[chosen], (policies, members, 1))
     member = np.repeat(np.arange(members), len(chosen))
-    steps, horizon = longest(log), int(np.ceil(np.log(NEGLIGIBLE) / np.log(log.discount)))
+    steps, horizon = log.longest, int(np.ceil(np.log(NEGLIGIBLE) / np.log(log.discount)))
     world = world_of(question, model, member, np.full(len(member), steps), limit)
     total = max(steps, horizon)
     walk = follow(

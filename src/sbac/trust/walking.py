@@ -20,8 +20,6 @@ from sbac.trust.log import JudgedLog
 
 TOGETHER = 50
 """Steps of a rollout that the device takes at a time."""
-LONGEST = 1_000
-"""Steps that a whole episode has at most: of a log that never ends the beginning must do."""
 
 
 class Walk(eqx.Module):
@@ -153,13 +151,8 @@ def follow(
     return walk
 
 
-def longest(log: JudgedLog) -> int:
-    """The steps of the log's longest episode, and at most `LONGEST`."""
-    return min(int(np.diff(log.data.episodes, axis=1).max()), LONGEST)
-
-
 def episode_returns(log: JudgedLog) -> NDArray[np.float64]:
     """What the log's episodes earn, undiscounted, in as many steps as the rollouts have."""
     earned = np.concatenate([[0.0], np.cumsum(log.data.rewards, dtype=np.float64)])
     first, end = log.data.episodes.T
-    return earned[np.minimum(end, first + longest(log))] - earned[first]
+    return earned[np.minimum(end, first + log.longest)] - earned[first]
