@@ -90,9 +90,9 @@ def action_scales(log: JudgedLog) -> tuple[Array, Array, Array, Array]:
 def residuals(question: Question, chosen: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
     """By how much the actions of episodes differ from the clone's: (time, episodes, act), 0 behind their ends."""
     log, clone, scales = question.log, question.once(cloned), action_scales(question.log)
-    rows = np.zeros((len(chosen), int(lengths.max())), np.int64) + log.data.episodes[chosen, :1]
-    inside: NDArray[np.bool_] = np.arange(rows.shape[1]) < lengths[:, None]
-    rows = rows + np.where(inside, np.arange(rows.shape[1]), 0)
+    times = np.arange(int(lengths.max()))
+    inside = np.less(times, lengths[:, None])
+    rows = log.data.episodes[chosen, :1] + np.where(inside, times, 0)
     states = jnp.asarray(log.units.states(log.data.observations[rows]))
     acted = log.units.actions(log.data.actions[rows])
     apart = np.where(inside[..., None], acted - np.asarray(clone_means(clone, scales, states)), 0.0)
