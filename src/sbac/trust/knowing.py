@@ -90,9 +90,10 @@ def action_scales(log: JudgedLog) -> tuple[Array, Array, Array, Array]:
 def residuals(question: Question, chosen: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
     """By how much the actions of episodes differ from the clone's: (time, episodes, act), 0 behind their ends."""
     log, clone, scales = question.log, question.once(cloned), action_scales(question.log)
-    rows = np.zeros((len(chosen), int(lengths.max())), np.int64) + log.data.episodes[chosen, :1]
-    inside = np.arange(rows.shape[1]) < lengths[:, None]
-    rows = rows + np.where(inside, np.arange(rows.shape[1]), 0)
+    time = np.arange(int(lengths.max()), dtype=np.int64)
+    inside: NDArray[np.bool_] = np.less(time, lengths[:, None])
+    first: NDArray[np.int64] = log.data.episodes[chosen, :1].astype(np.int64)
+    rows = first + np.where(inside, time, 0)
     states = jnp.asarray(log.units.states(log.data.observations[rows]))
     acted = log.units.actions(log.data.actions[rows])
     apart = np.where(inside[..., None], acted - np.asarray(clone_means(clone, scales, states)), 0.0)
