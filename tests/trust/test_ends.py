@@ -86,8 +86,8 @@ def test_falls_are_seen_with_and_without_the_states_behind_them(fallen) -> None:
 
 
 def test_a_rule_of_the_users_ends_episodes_in_place_of_what_was_learned(fallen) -> None:
-    """The rule speaks of observations in the environment's units, and of the state that is drawn. Where the states behind
-    ends are missing, what was learned of ends counts beside it: together they end a little too often."""
+    """The rule speaks of observations in the environment's units, and of the state that is drawn. Where the states
+    behind ends are missing, what was learned of ends counts beside it: together they end a little too often."""
     log, model = fallen
     ruled = rolled(log, dataclasses.replace(model, ends_by=lambda observations: observations[..., 0] > 1.0))
     for law, length in zip(LAWS.values(), ruled.lengths, strict=True):
