@@ -19,6 +19,9 @@ MOVING = 0.5
 """Of half the interval's width: a gain that moved more than this in the last fifth of training has not settled."""
 MISSED = 0.5
 """In standard deviations of the log's returns: by how much the method may miss the log's own value, which is known."""
+LOST = 4.0
+"""In deviations of what the log's episodes earn: a model that misses them by more is left out. By less, its miss widens
+the interval: on development logs a model that misses by up to three still judges better than none."""
 NEGLIGIBLE = 0.05
 """In the same deviations: what is never a reason."""
 FAR = 1.5
@@ -86,7 +89,7 @@ def unconfirmed(name: str, title: str) -> Rule:
 
 
 def model_misses(facts: Facts) -> bool:
-    return abs(facts["model_missed"]) > APART * facts["model_missed_spread"] + MISSED * facts["episode_deviation"]
+    return abs(facts["model_missed"]) > APART * facts["model_missed_spread"] + LOST * facts["episode_deviation"]
 
 
 LEFT_OUT: dict[str, Rule] = {
