@@ -4,10 +4,10 @@ Logs, runs and answers that lie in the folder already are taken as they are.
 """
 
 import argparse
-import inspect
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +36,10 @@ def logged(world: World, folder: Path) -> Dataset:
 
 def learned(world: World, data: Dataset, folder: Path, steps: Sequence[int] | None) -> list[Run | Policy]:
     """What the product makes of the log: a policy, or none where its answer is to keep what wrote the log."""
-    learn: Any = getattr(sbac, "learn", None)
-    if learn is None or steps is not None:
+    if steps is not None:
         out = folder / world.name
         return [sbac.train(data, alpha=[0.25, 1.0], steps=steps, evaluate=False, out=out, resume=True)]
-    policy = learn(data, out=folder / f"{world.name}-learned").policy
+    policy = sbac.learn(data, out=folder / f"{world.name}-learned").policy
     return [] if policy is None else [policy]
 
 
@@ -48,8 +47,7 @@ def judged(world: World, folder: Path, episodes: int, steps: Sequence[int] | Non
     """What was learned and controller B: what is promised of them without the world, and what they do in it."""
     data = logged(world, folder)
     candidates = learned(world, data, folder, steps)
-    asks: dict[str, Any] = {"watch": [*world.watched]} if "watch" in inspect.signature(sbac.select).parameters else {}
-    choice = sbac.select([*candidates, world.other], data, **asks)
+    choice = sbac.select([*candidates, world.other], data, watch=[*world.watched])
     policies = [policy for each in candidates for policy in (each.policies if isinstance(each, Run) else [each])]
     of_hash = {policy.hash: policy for policy in (*policies, choice.clone)}
     best = next(row for row in choice.candidates if row.policy is not None)
@@ -57,7 +55,7 @@ def judged(world: World, folder: Path, episodes: int, steps: Sequence[int] | Non
     rows = [{"world": world.name, "policy": "the log", "rows": len(data), **of_log(world, data)}]
     for row, policy in ((best, of_hash[best.policy or ""]), (other, world.other)):
         promised = {name: getattr(row, name) for name in ("episode", "episode_low", "episode_high", "warnings")}
-        watched = {"promised_watched": getattr(row, "watched", None)}
+        watched = {"promised_watched": [asdict(each) for each in row.watched]}
         rows.append({"world": world.name, "policy": row.label, **promised, **watched, **truth(world, policy, episodes)})
     return rows
 
