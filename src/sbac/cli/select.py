@@ -25,7 +25,7 @@ def add(commands: Commands) -> None:
         "both, and its preset is taken where the estimates cannot tell.",
         epilog="examples: sbac select runs/demo\n          sbac select runs/sbac runs/iql\n"
         "          sbac select runs/demo --try 20 --env hopper-medium-v2\n"
-        "          sbac select runs/mine --watch 'glucose < 70' --ends 'glucose < 40 or glucose > 500'",
+        "          sbac select runs/mine --watch 'glucose < 70' --ends 'glucose < 40'",
     )
     parser.add_argument("targets", nargs="+", metavar="RUN", help="a run's folder")
     parser.add_argument(

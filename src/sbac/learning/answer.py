@@ -127,9 +127,13 @@ def decide_on(choice: Choice, log_doubts: Sequence[str] = ()) -> Decision:
 
 
 def is_above(row: CandidateRecord, choice: Choice) -> bool:
-    """Whether an estimate puts a candidate above the log: its discounted gain, or what a whole episode earns."""
-    episode = choice.record.log.episode
-    return (row.gain is not None and row.gain > 0) or (row.episode is not None and row.episode > episode)
+    """Whether the estimate puts a candidate above the log, by whole episodes where they are told.
+
+    The log's own episodes earn more or less in the learned model than they did: there they are what it is compared with.
+    """
+    if row.episode is None:
+        return row.gain is not None and row.gain > 0
+    return row.episode > choice.record.log.episode + row.diagnostics.get("model_missed", 0.0)
 
 
 # --- What is said -----------------------------------------------------------------------------------------------------
