@@ -9,7 +9,7 @@ import io
 
 import numpy as np
 
-from sbac.data.loading import embedded_file
+from sbac.data.locating import embedded_file
 from sbac.environments.lanes import BodyLanes
 from sbac.files import write_atomic
 

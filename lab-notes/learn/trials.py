@@ -21,7 +21,7 @@ import sbac
 from sbac.learning import writing
 from sbac.learning.plan import TABLE
 from sbac.runs import Run
-from sbac.trust.choosing import policy_of, read_choice
+from sbac.trust.choice import policy_of, read_choice
 
 SMALL_WORLDS = Path(__file__).parents[1] / "small-worlds" / "small_worlds.py"
 

@@ -45,7 +45,7 @@ def steady(rows: int) -> sbac.Dataset:
                 column.append(value)
             state, over = after, terminated or truncated
     names = ("observations", "actions", "rewards", "terminals", "timeouts", "next_observations")
-    arrays = {name: np.array(column) for name, column in zip(names, columns, strict=True)}
+    arrays: dict[str, Any] = {name: np.array(column) for name, column in zip(names, columns, strict=True)}
     return sbac.Dataset(**arrays, action_low=-3.0, action_high=3.0, name="inverted-pendulum-steady")
 
 

@@ -51,6 +51,7 @@ def test_a_stored_next_state_tells_them_unless_it_is_a_filler() -> None:
     ends = np.arange(9) % 3 == 2
     given = {"observations": states, "actions": np.zeros((9, 1)), "rewards": np.ones(9), "terminals": ends}
     told = Dataset(**given, next_observations=after, timeouts=np.zeros(9)).terminal_observations
+    assert told is not None
     np.testing.assert_allclose(told, after[ends].astype(np.float32))
     following = np.roll(states, -1, axis=0)
     for filler in (states, following, np.zeros_like(states)):

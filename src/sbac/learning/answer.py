@@ -129,7 +129,7 @@ def decide_on(choice: Choice, log_doubts: Sequence[str] = ()) -> Decision:
 def is_above(row: CandidateRecord, choice: Choice) -> bool:
     """Whether the estimate puts a candidate above the log, by whole episodes where they are told.
 
-    The log's own episodes earn more or less in the learned model than they did: there they are what it is compared with.
+    The log's own episodes earn more or less in the learned model than they did: it is compared with them there.
     """
     if row.episode is None:
         return row.gain is not None and row.gain > 0
