@@ -151,11 +151,3 @@ def test_the_next_step_can_be_pasted() -> None:
     assert any("sbac evaluate 'runs/odd log/policy.safetensors' --env" in line for line in spaced)
     lines = words(of, decide_on(of), folder=None, files=[])
     assert "Next: 8 real episodes would settle it: sbac.evaluate(answer.policy, 'ID', episodes=8)" in lines
-
-
-def test_the_log_is_what_its_own_episodes_earn_in_the_model() -> None:
-    """A model in which every episode is too short is not held against a policy, nor one that flatters for it."""
-    too_short = replace(WORSE, diagnostics={**WORSE.diagnostics, "model_missed": -10.0})
-    assert decide_on(choice(too_short)).row is too_short
-    flattered = replace(POLICY, diagnostics={**POLICY.diagnostics, "model_missed": 40.0})
-    assert decide_on(choice(flattered)).row is None

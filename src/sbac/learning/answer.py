@@ -127,13 +127,10 @@ def decide_on(choice: Choice, log_doubts: Sequence[str] = ()) -> Decision:
 
 
 def is_above(row: CandidateRecord, choice: Choice) -> bool:
-    """Whether the estimate puts a candidate above the log, by whole episodes where they are told.
-
-    The log's own episodes earn more or less in the learned model than they did: it is compared with them there.
-    """
+    """Whether the estimate puts a candidate above the log, by whole episodes where they are told."""
     if row.episode is None:
         return row.gain is not None and row.gain > 0
-    return row.episode > choice.record.log.episode + row.diagnostics.get("model_missed", 0.0)
+    return row.episode > choice.record.log.episode
 
 
 # --- What is said -----------------------------------------------------------------------------------------------------

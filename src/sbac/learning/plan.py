@@ -82,6 +82,7 @@ def kind_of_critic(critic: str, alphas: Sequence[float], seconds: float, **optio
 
 
 QUICK, FULL = EFFORTS["quick"], EFFORTS["full"]
+BRISK = replace(QUICK, replicates=3, steps=(2_000, 3_000), model_hidden=(128, 128), model_steps=3_000, model_members=5)
 GLANCE = replace(QUICK, replicates=2, steps=(2_900, 100), model_hidden=(64, 64), model_steps=500)
 """Of a log from which nothing can be promised: the card needs a judge, and the clone its steps."""
 TABLE = (
@@ -103,8 +104,8 @@ TABLE = (
         [20_000, 10_000],
         2,
         [sbac_candidate("pi", 1.0, 150), sbac_candidate("mu", 1.0, 32, "pi-1")],
-        QUICK,
-        95,
+        BRISK,
+        91,
         fewest_rows=FEWEST_ROWS,
     ),
     PlanRow(

@@ -60,11 +60,16 @@ class CandidateRecord:
         An episode that ends early shows there, and hardly in a discounted value. What may be optimism is taken off: it
         grows with the distance from the log. Without a model the same is done with the gain.
         """
+        return self.expected - self.diagnostics.get("optimism" if self.episode is None else "episode_optimism", 0.0)
+
+    @property
+    def expected(self) -> float:
+        """The promise without what may be optimism. The clone has none: others are compared with it by this."""
         if self.gain is None:
             return -math.inf
         if self.episode is None or self.episode_spread is None:
-            return self.gain - self.diagnostics["optimism"]
-        return self.episode - PESSIMISM * self.episode_spread - self.diagnostics.get("episode_optimism", 0.0)
+            return self.gain
+        return self.episode - PESSIMISM * self.episode_spread
 
     @property
     def unit(self) -> float:

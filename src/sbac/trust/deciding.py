@@ -35,8 +35,8 @@ def decide(
         return Verdict(
             usual.label, False, "no estimate can be believed: the preset's setting is taken, without a promise"
         )
-    least = max((clone.promise for clone in sound if clone.label == CLONE), default=-math.inf)
-    better = [candidate for candidate in sound if candidate.promise > least]
+    least = max((clone.expected for clone in sound if clone.label == CLONE), default=-math.inf)
+    better = [candidate for candidate in sound if candidate.expected > least]
     if not better:
         return Verdict(CLONE, True, "no policy that can be believed promises more than the clone of the log")
     best = max(better, key=lambda candidate: candidate.promise)

@@ -45,9 +45,6 @@ class Form:
     """Rollouts draw from the member's deviation."""
 
 
-FORM = Form()
-
-
 class MemberNets(eqx.Module):
     """Two networks. `moves`: (s, a) to the change of the state and what is earned, each with the logarithm of its
     deviation where that is learned; `ends`: to the logit of an end."""
@@ -157,8 +154,9 @@ class Lessons(eqx.Module):
     ended: Float[Array, " rows"]
 
 
-def learn(log: JudgedLog, effort: Effort, seed: int, form: Form = FORM) -> Model:
+def learn(log: JudgedLog, effort: Effort, seed: int, form: Form | None = None) -> Model:
     """Trains the members on the log, each with its own first weights, batches and episodes."""
+    form = form or Form(effort.model_members, noise=effort.model_noise)
     t, behind = log.transitions, log.data.terminal_observations if form.terminal_states else None
     following, has_next = t.next_states, t.going_on
     if behind is not None:

@@ -118,12 +118,11 @@ def conclude(facts: Facts, learned: bool = False, watches: Sequence[Watched] = (
     value = facts["log"] + gain.mean
     value_half = math.hypot(gain_half, quantile * facts.get("fitted_log_spread", 0.0))
     episode = combined(facts, "episode")
-    # Whole episodes in the model are as wrong, at least, as the log's own are in it.
+    # The log's own episodes are too short in the model, or too long, and so may others be: half of what it misses is
+    # put right, and half widens the interval.
+    missed = facts.get("model_missed", 0.0) / 2 if "model_episode" in facts else 0.0
     episode_half = math.hypot(
-        student(fewest(facts, "episode")) * episode.deviation,
-        episode.apart,
-        facts.get("model_missed", 0.0),
-        UNKNOWN * episode_unit,
+        student(fewest(facts, "episode")) * episode.deviation, episode.apart, missed, UNKNOWN * episode_unit
     )
     warnings = doubts(facts)
     if warnings and not math.isfinite(gain.mean):  # nobody is left: what was said may still be looked at
@@ -132,7 +131,7 @@ def conclude(facts: Facts, learned: bool = False, watches: Sequence[Watched] = (
     episode_optimism = OPTIMISM * facts["distance"] * episode_unit
     possible = facts.get("lowest_episode", -math.inf), facts.get("highest_episode", math.inf)
     mean, low, high = np.clip(
-        episode.mean + np.array([0.0, -episode_half - episode_optimism, episode_half]), *possible
+        episode.mean - missed + np.array([0.0, -episode_half - episode_optimism, episode_half]), *possible
     ).tolist()
     if episode_goes_beyond(facts):
         mean = math.nan

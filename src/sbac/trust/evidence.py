@@ -35,10 +35,14 @@ class Effort:
     """Values settle in about 1 / (rate (1 - gamma)) steps."""
     model_hidden: tuple[int, ...] = (64, 64)
     model_steps: int = 4_000
+    model_members: int = 10
+    model_noise: bool = True
+    """Whether rollouts draw from a member's deviation. What a member has not learned yet counts as noise: after few
+    steps it ends episodes too soon."""
 
 
 EFFORTS = {
-    "quick": Effort(6, 2, (64, 64), 128, (3_000, 4_000), 1e-3, 0.1, (128, 128, 128), 8_000),
+    "quick": Effort(6, 2, (64, 64), 128, (3_000, 4_000), 1e-3, 0.1, (128, 128, 128), 8_000, model_noise=False),
     "full": Effort(5, 2, (256, 256), 256, (10_000, 15_000), 3e-4, 0.02, (256, 256, 256, 256), 60_000),
 }
 
