@@ -159,6 +159,19 @@ def test_what_does_not_promise_more_than_the_clone_is_not_taken() -> None:
     assert decide([LOW, USUAL, close, same], {"alpha": 1.0}).label == close.label
 
 
+def test_optimism_decides_between_policies_and_not_against_the_clone() -> None:
+    bold, careful = (
+        candidate(0.25, [2.0, 2.1, 2.0, 1.9], optimism=5.0),
+        candidate(4.0, [1.8, 1.9, 1.8, 1.7], optimism=0.5),
+    )
+    assert decide([bold, careful, clone()], {"alpha": 4.0}).label == careful.label
+    assert decide([bold, clone()], {"alpha": 0.25}).label == bold.label
+    episodes = replace(
+        by_episode(0.25, 320.0), diagnostics={**by_episode(0.25, 320.0).diagnostics, "episode_optimism": 50.0}
+    )
+    assert episodes.promise == pytest.approx(270.0) and episodes.expected == pytest.approx(320.0)
+
+
 def test_a_clone_that_is_set_aside_decides_nothing() -> None:
     assert decide([LOW, USUAL, clone((9.0, 9.1, 9.0, 8.9), distance=9.0)], {"alpha": 1.0}).label == USUAL.label
 

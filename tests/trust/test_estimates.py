@@ -216,10 +216,11 @@ def test_without_the_model_estimators_weigh_the_same(monkeypatch) -> None:
     assert combined(facts, "gain") == pytest.approx((1.2, 0.5 * math.hypot(0.1, 0.2), 0.2))
 
 
-def test_whole_episodes_are_at_least_as_wrong_as_the_logs_own_in_the_model() -> None:
+def test_half_of_what_the_model_misses_on_the_log_is_put_right_and_half_widens_the_interval() -> None:
     said = {"model_episode": 300.0, "model_episode_spread": 10.0, "model_episode_draws": 5, "episode_deviation": 40.0}
     off = conclude(sound(**said, model_missed=-30.0, model_missed_spread=10.0))
-    assert off.episode_high - off.episode == pytest.approx(math.hypot(2.131847 * 10.0, 30.0))
+    assert off.episode == pytest.approx(315.0)
+    assert off.episode_high - off.episode == pytest.approx(math.hypot(2.131847 * 10.0, 15.0))
 
 
 def test_a_policy_that_was_learned_from_the_log_has_a_wider_interval() -> None:
