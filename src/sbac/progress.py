@@ -42,7 +42,7 @@ class Progress:
     """
 
     def __init__(self, shown: bool | None = None) -> None:
-        self._display = _display(shown)
+        self._display, self._what = _display(shown), ""
 
     def __enter__(self) -> "Progress":
         self._display.start()
@@ -56,6 +56,13 @@ class Progress:
     def begin(self, label: str, total: int, done: int = 0) -> None:
         """Starts a new line: `done` of `total` steps are done. Until the first `reach`, it says that it compiles."""
         self._display.begin(label, total, done)
+
+    def reach_in(self, what: str, done: int, total: int) -> None:
+        """How far one thing after the other is: a new one begins a new bar."""
+        if what != self._what:
+            self.begin(what, total, done)
+            self._what = what
+        self.reach(done)
 
     def reach(self, done: int, note: str = "") -> None:
         """Sets how many steps of the newest line are done."""

@@ -97,17 +97,10 @@ def choose(
     from sbac.progress import Progress
     from sbac.trust.choosing import select
 
-    shown = ""
-
-    def reached(what: str, done: int, total: int) -> None:
-        nonlocal shown
-        if what != shown:
-            bar.begin(what, total, done)
-            shown = what
-        bar.reach(done)
-
     with Progress() as bar:
-        return select(runs, data, effort=effort, seed=seed, beside=beside, progress=reached, watch=watch, ends=ends)
+        return select(
+            runs, data, effort=effort, seed=seed, beside=beside, progress=bar.reach_in, watch=watch, ends=ends
+        )
 
 
 def decided_last(run: "Run") -> "ChoiceRecord | None":

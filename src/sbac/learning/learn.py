@@ -282,22 +282,13 @@ def judge(
     members = committees(runs)
     count = sum(len(run.policies) for run in runs) + len(members) + 1
     request.say(f"judge: {count} policies, {left(plan)}")
-    shown = ""
-
-    def reached(what: str, done: int, total: int) -> None:
-        nonlocal shown
-        if what != shown:
-            bar.begin(what, total, done)
-            shown = what
-        bar.reach(done)
-
     with Progress(request.progress) as bar:
         choice = select(
             [*runs, *members.values()],
             judged_on,
             effort=plan.row.effort,
             seed=plan.seed,
-            progress=reached,
+            progress=bar.reach_in,
             watch=plan.watch,
             ends=plan.ends,
         )
