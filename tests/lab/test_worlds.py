@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -12,9 +13,9 @@ from gymnasium.spaces import Box
 import sbac
 from sbac.errors import UserError
 from sbac.lab.worlds import WORLDS
-from sbac.lab.worlds.__main__ import logged, rates, table, truth
+from sbac.lab.worlds.__main__ import judged, logged, rates, table, truth
 from sbac.lab.worlds.diabetes import BASAL, CARB_RATIO, DIABETES, INSULIN_STAYS, closed_loop
-from sbac.lab.worlds.plant import PLANT, by_load, towards
+from sbac.lab.worlds.plant import PLANT, by_load
 from sbac.lab.worlds.world import World, package, write_csv, write_log
 from sbac.policy import Floats
 
@@ -75,45 +76,28 @@ def test_a_world_agrees_with_itself(world: World) -> None:
     assert all(0 <= rate <= 1 for rate in rates(world, observations).values())
 
 
-def test_what_the_closed_loop_doses() -> None:
+def test_what_controller_b_does() -> None:
     at_work = BASAL * INSULIN_STAYS / 60
-    quiet, low, meal, high = closed_loop(
-        np.array(
-            [
-                [120, 0, at_work, 0, 0, 3],
-                [60, 0, at_work, 0, 0, 3],
-                [120, 0, at_work, 50, 0, 8],
-                [210, 0, at_work, 0, 0, 9],
-            ]
-        )
-    )
-    np.testing.assert_allclose(quiet, [BASAL, 0])
-    np.testing.assert_allclose(low, [0, 0])
-    np.testing.assert_allclose(meal, [BASAL, 0.8 * 50 / CARB_RATIO])
-    np.testing.assert_allclose(high, [2.5 * BASAL, 1])
-
-
-def test_the_plant_is_steered_to_its_settings() -> None:
-    now = np.array([[50.0, 40.0, 50.0, 50.0, 0.0, 0.0]])
-    np.testing.assert_allclose(towards(np.array([40.5, 45.0, 90.0]), now), [[0.5, -0.5, 1.0]])
-    settled = np.array([[40.0, 45.0, 57.0, 45.0, 0.0, 0.0]])
-    np.testing.assert_allclose(by_load(settled), [[0, 0, 0]], atol=1e-12)
+    states = [[120, 0, at_work, 0, 0, 3], [60, 0, at_work, 0, 0, 3], [120, 0, at_work, 50, 0, 8]]
+    doses = [[BASAL, 0], [0, 0], [BASAL, 0.8 * 50 / CARB_RATIO]]  # all is well, glucose is low, a meal
+    np.testing.assert_allclose(closed_loop(np.array(states)), doses)
+    settled, elsewhere = [40.0, 45.0, 57.0, 45.0, 0.0, 0.0], [40.0, 45.5, 47.0, 56.5, 0.0, 0.0]
+    np.testing.assert_allclose(by_load(np.array([settled, elsewhere])), [[0, 0, 0], [-0.5, 1, -1]], atol=1e-12)
 
 
 def test_a_log_is_what_controller_a_did() -> None:
-    data = write_log(TANK, 40, seed=0)
+    data = write_log(TANK)
     starts, stops = data.episodes.T
     np.testing.assert_array_equal(data.observations[starts, 0], np.arange(40) % 2)
     np.testing.assert_allclose(data.rewards, data.observations[:, 0] + data.actions[:, 0], rtol=1e-6)
     assert data.actions.max() == 2, "actions are cut to what the process takes"
     np.testing.assert_array_equal(data.terminals[stops - 1], data.rewards[stops - 1] > 4)
     assert 0 < data.terminals.sum() < 40
-    again = write_log(TANK, 40, seed=0)
-    assert again.hash == data.hash and write_log(TANK, 40, seed=40).hash != data.hash
+    assert write_log(TANK).hash == data.hash
 
 
 def test_the_file_has_gaps_and_odd_headers_and_holds_the_same_log(tmp_path: Path) -> None:
-    data = write_log(TANK, 40, seed=0)
+    data = write_log(TANK)
     write_csv(replace(TANK, gaps=0), data, tmp_path / "tank.csv")
     whole = logged(TANK, tmp_path)
     np.testing.assert_allclose(whole.observations, data.observations, rtol=1e-5)
@@ -139,6 +123,20 @@ def test_the_truth_is_counted() -> None:
     assert result["happened"] == {"return": 10, "`level [m]` > 2": 2 / 10, "end": 0}
     flooding = truth(TANK, lambda seen: 4 * filling(seen), 4)  # pyright: ignore
     assert flooding["returns"] == [12, 8, 12, 8] and flooding["happened"]["end"] == 1
+
+
+def test_what_was_learned_and_controller_b_are_judged_and_played(tmp_path: Path, monkeypatch: Any) -> None:
+    watched = [{"name": "`level [m]` > 2", "rate": 0.3, "low": 0.1, "high": 0.4}]
+    answer = Mock(policy=filling, gain=1.0, gain_low=-1.0, gain_high=2.0, watched=watched, warnings=[])
+    of_b = dict(label="filling", episode=9.0, episode_low=None, episode_high=None, watched=[], warnings=[])
+    monkeypatch.setattr(sbac, "learn", Mock(return_value=answer))
+    monkeypatch.setattr(sbac, "select", Mock(return_value=Mock(table=[{"label": "clone"}, of_b])))
+    log, learned, other = judged(TANK, tmp_path, 4, None)
+    earned = log["happened"]["return"]
+    assert earned == pytest.approx(write_log(TANK).returns.mean(), rel=1e-4)
+    assert learned["promised"] == {"return": [earned + 1, earned - 1, earned + 2], watched[0]["name"]: [0.3, 0.1, 0.4]}
+    assert other["promised"] == {"return": [9, None, None]}
+    assert other["happened"] == learned["happened"] == truth(TANK, filling, 4)["happened"]
 
 
 def test_a_package_that_is_missing_is_one_line() -> None:

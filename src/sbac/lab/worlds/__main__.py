@@ -17,7 +17,7 @@ from sbac.data import Dataset
 from sbac.data.rules import parse
 from sbac.errors import UserError
 from sbac.lab.worlds import WORLDS
-from sbac.lab.worlds.world import World, csv_columns, write_csv, write_log
+from sbac.lab.worlds.world import World, write_csv, write_log
 from sbac.policy import Floats
 from sbac.trust.choice import CLONE
 from sbac.trust.watching import END
@@ -33,9 +33,8 @@ def logged(world: World, folder: Path) -> Dataset:
     """The world's log as a stranger reads it, from its CSV file."""
     path = folder / f"{world.name}.csv"
     if not path.exists():
-        write_csv(world, write_log(world, world.episodes, seed=0), path)
-    columns = csv_columns(world)
-    return sbac.load(path, columns=columns, missing="hold", action_low=world.low, action_high=world.high)
+        write_csv(world, write_log(world), path)
+    return sbac.load(path, columns=world.csv_columns, missing="hold", action_low=world.low, action_high=world.high)
 
 
 def judged(world: World, folder: Path, episodes: int, minutes: float | None) -> list[Row]:

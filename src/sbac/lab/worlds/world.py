@@ -51,11 +51,17 @@ class World:
     def columns(self) -> dict[str, list[str]]:
         return {"observations": [*self.observations], "actions": [*self.actions]}
 
+    @property
+    def csv_columns(self) -> dict[str, str | list[str]]:
+        """What `--columns` says of the log's file."""
+        ends = {} if self.end is None else {"terminals": self.end}
+        return {**self.columns, "rewards": "reward", "episode": self.episode, **ends}
 
-def write_log(world: World, episodes: int, seed: int) -> Dataset:
-    """The log of controller A; episode k starts from the process's seed `seed + k`."""
+
+def write_log(world: World) -> Dataset:
+    """The log of controller A; episode k starts from the process's seed k."""
     environment, rows = world.make(), list[tuple[Floats, Floats, float, bool, bool]]()
-    for episode in range(seed, seed + episodes):
+    for episode in range(world.episodes):
         controller = world.writer(np.random.default_rng(episode))
         observation, _ = environment.reset(seed=episode)
         terminal = cut = False
@@ -64,18 +70,9 @@ def write_log(world: World, episodes: int, seed: int) -> Dataset:
             following, reward, terminal, cut, _ = environment.step(action)
             rows.append((observation, action, reward, terminal, cut))
             observation = following
-    observations, actions, rewards, terminals, timeouts = map(np.array, zip(*rows, strict=True))
-    return Dataset(
-        observations,
-        actions,
-        rewards,
-        terminals,
-        timeouts,
-        action_low=world.low,
-        action_high=world.high,
-        name=world.name,
-        columns=world.columns,
-    )
+    arrays = map(np.array, zip(*rows, strict=True))
+    bounds = {"action_low": world.low, "action_high": world.high}
+    return Dataset(*arrays, **bounds, name=world.name, columns=world.columns)
 
 
 def write_csv(world: World, data: Dataset, path: Path) -> None:
@@ -96,12 +93,6 @@ def write_csv(world: World, data: Dataset, path: Path) -> None:
         comments="",
     )
     write_atomic(path, text.getvalue().replace("nan", "").encode())
-
-
-def csv_columns(world: World) -> dict[str, str | list[str]]:
-    """What `--columns` says of the file above."""
-    ends = {} if world.end is None else {"terminals": world.end}
-    return {**world.columns, "rewards": "reward", "episode": world.episode, **ends}
 
 
 def package(module: str) -> Any:
