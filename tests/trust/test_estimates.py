@@ -220,7 +220,7 @@ def test_the_promise_lies_between_the_model_and_the_model_put_right_as_the_log_e
     said = summary("model_episode", np.array([290.0, 310.0])) | summary(
         "model_episode_as_logged", np.array([340.0, 380.0])
     )
-    facts = sound(**said, episode_deviation=40.0)
+    facts = sound(LOGGED, GAINS, **said, episode_deviation=40.0)
     assert combined(facts, "episode") == pytest.approx((330.0, 1.5 * math.sqrt(200.0), 60.0))
     estimate = conclude(facts)
     assert estimate.episode == pytest.approx(330.0)

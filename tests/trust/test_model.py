@@ -1,6 +1,7 @@
 """The learned model against a linear world, and where its rollouts are cut."""
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -87,7 +88,7 @@ def ending():
     timeouts = np.zeros(acted.shape, bool)
     timeouts[:, -1] = ~ends[:, -1]
     states = rng.normal(size=(kept.sum(), 2))
-    columns = {"observations": states, "next_observations": states, "actions": acted[kept][:, None]}
+    columns: dict[str, Any] = {"observations": states, "next_observations": states, "actions": acted[kept][:, None]}
     data = sbac.Dataset(**columns, rewards=np.ones(len(states)), terminals=ends[kept], timeouts=timeouts[kept])
     log = read_log(data, 0.9)
     return log, learn(log, SMALL, 0)

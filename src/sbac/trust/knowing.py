@@ -59,10 +59,10 @@ def know(question: Question, model: Model) -> Knowledge:
     from the clone's at its own state. So a clone that is not what acted cannot be blamed on the model: where the model
     is right, the actions are the log's. An episode that a time limit cut is followed for as many steps as it had.
     """
-    log, members, most = question.log, model.form.members, question.log.longest
-    drawn, lengths = drawn_episodes(log, model.form, question.seed), np.diff(log.data.episodes, axis=1)[:, 0]
+    log, members, most = question.log, model.count, question.log.longest
+    drawn, lengths = drawn_episodes(log, members, question.seed), np.diff(log.data.episodes, axis=1)[:, 0]
     everyone = np.arange(log.episodes)
-    held_out = [everyone] * members if drawn is None else [np.flatnonzero(times == 0) for times in drawn.weights]
+    held_out = [np.flatnonzero(times == 0) for times in drawn.weights]
     rng = np.random.default_rng(question.seed)
     # As many for every member, so that one program serves all.
     chosen = np.concatenate([rng.choice(left if len(left) else everyone, EPISODES) for left in held_out])

@@ -95,7 +95,7 @@ def roll(question: Question, model: Model, limit: float) -> Rollouts:
 
     Every member starts from the same states, so that members differ in what they learned alone.
     """
-    log, policies, members, fitted = question.log, len(question.policies), model.form.members, question.once(fit)
+    log, policies, members, fitted = question.log, len(question.policies), model.count, question.once(fit)
     chosen = np.unique(np.linspace(0, log.episodes - 1, min(ROLLOUTS, log.episodes)).astype(int))
     starts = np.tile(np.asarray(log.starts)[chosen], (policies, members, 1))
     member = np.repeat(np.arange(members), len(chosen))
