@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -21,36 +20,42 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
+
 import sbac
+import sbac.learning.writing  # imports what the commands need
+from sbac import cli
 from sbac.learning import plan
 
 ROWS = 5_000
-PATIENCE = 500.0
 
 
 def small_table() -> None:
-    """In place of the table of plans: a row of the same kinds that takes less than a minute."""
-    five = next(row for row in plan.TABLE if row.name == "two cores, 5 minutes")
-    effort = replace(five.effort, replicates=2, steps=(500, 500), model_steps=500, model_members=3)
-    candidates = [replace(each, seconds=each.seconds / 20) for each in five.candidates]
-    row = replace(five, name="small", steps=[1_500, 800], candidates=candidates, effort=effort, judge_seconds=10.0)
-    plan.TABLE = (plan.TABLE[0], row)
+    """In place of the table of plans: a row with the candidates of the shortest one, and networks of seconds."""
+    row = plan.TABLE[1]
+    effort = replace(row.effort, replicates=2, hidden=(16,), steps=(100, 100), model_hidden=(16,), model_steps=100)
+    options = {"hidden": [8], "ratio_hidden": [8], "batch_size": 16, "critics": 2}
+    plan.TABLE = (plan.TABLE[0], replace(row, steps=[400, 200], effort=effort, options=options))
 
 
-def child(words: Sequence[str], cache: Path) -> "subprocess.Popen[str]":
-    """A command as a user starts it, but with the small table."""
-    code = "import sys, signals; signals.small_table(); from sbac.cli import main; sys.exit(main())"
-    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": paths, "JAX_COMPILATION_CACHE_DIR": str(cache)}
-    command = [sys.executable, "-u", "-c", code, *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+def start(words: Sequence[str], cache: Path, said: Path) -> int:
+    """A command as a process of its own, forked from this one, which has imported everything and started nothing."""
+    process = os.fork()
+    if process:
+        return process
+    for number in (1, 2):
+        os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
+    sys.stdout, sys.stderr = (open(number, "w", buffering=1) for number in (1, 2))
+    sys.argv = ["sbac", *words]
+    jax.config.update("jax_compilation_cache_dir", str(cache))
+    os._exit(cli.main())
 
 
-def finish(words: Sequence[str], cache: Path) -> tuple[int, str, str, float]:
+def finish(words: Sequence[str], cache: Path, said: Path) -> float:
+    """Runs a command to its end; its seconds."""
     began = time.monotonic()
-    process = child(words, cache)
-    out, err = process.communicate(timeout=PATIENCE)
-    return process.returncode, out, err, time.monotonic() - began
+    assert os.waitpid(start(words, cache, said), 0)[1] == 0, said.read_text()
+    return time.monotonic() - began
 
 
 def answer_of(folder: Path) -> dict[str, Any]:
@@ -65,79 +70,76 @@ def policies_of(folder: Path) -> dict[str, bytes]:
 
 
 def kill(out: Path, count: int) -> None:
-    log, cache = out / "log.npz", out / "cache"
-    whole = out / "whole"
-    words = ["learn", str(log), "--minutes", "5", "--out"]
-    finish([*words, str(out / "warm")], cache)  # compiles
-    code, text, _, took = finish([*words, str(whole)], cache)
-    assert code == 0
-    print(f"undisturbed: {took:.0f} s\n\n```text\n{text}```\n", flush=True)
-    print(
-        "| killed after | it had said last | plan.json was there | the same row | the same answer | the same policies |"
-    )
+    log, cache, whole, said = out / "log.npz", out / "cache", out / "whole", out / "said.txt"
+    words = ["learn", str(log), "--minutes", "30", "--out"]
+    finish([*words, str(out / "warm")], cache, said)  # compiles
+    took = finish([*words, str(whole)], cache, said)
+    print(f"undisturbed: {took:.0f} s\n\n```text\n{said.read_text()}```\n", flush=True)
+    print("| killed after | it had said last | the plan was written | same row | same answer | same policies |")
     print("|---|---|---|---|---|---|", flush=True)
     for number in range(1, count + 1):
-        folder, moment = out / f"killed-{number}", took * number / (count + 0.5)
-        process = child([*words, str(folder)], cache)
+        folder, said, moment = out / f"killed-{number}", out / f"killed-{number}.txt", took * number / (count + 0.5)
+        process = start([*words, str(folder)], cache, said)
         time.sleep(moment)
-        process.send_signal(signal.SIGKILL)
-        said = process.communicate()[1].splitlines()
-        last = said[-1] if said else "nothing"
-        began = plan.read_plan(folder) if folder.exists() else None
-        code, _, err, _ = finish([*words, str(folder)], cache)
-        assert code == 0, err
-        after = plan.read_plan(folder)
-        assert after is not None
-        same = [
-            "-" if began is None else str(began.row == after.row),
-            str(answer_of(folder) == answer_of(whole)),
-            str(policies_of(folder) == policies_of(whole)),
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        lines = said.read_text().splitlines() if said.exists() else []
+        begun = plan.read_plan(folder) if folder.exists() else None
+        finish([*words, str(folder)], cache, said)
+        ended = plan.read_plan(folder)
+        assert ended is not None
+        cells = [
+            f"{moment:.1f} s",
+            lines[-1].replace(str(out), "OUT") if lines else "nothing",
+            "yes" if begun else "no",
+            "-" if begun is None else yes(begun.row == ended.row),
+            yes(answer_of(folder) == answer_of(whole)),
+            yes(policies_of(folder) == policies_of(whole)),
         ]
-        cells = [f"{moment:.1f} s", last, str(began is not None), *same]
         print(f"| {' | '.join(cells)} |", flush=True)
 
 
+def yes(same: bool) -> str:
+    return "yes" if same else "NO"
+
+
 def interrupt(out: Path) -> None:
-    log, cache, run = out / "log.npz", out / "cache", out / "run"
-    learn, train = ["learn", str(log), "--minutes", "5", "--out"], ["train", str(log), "--no-evaluate", "--out"]
-    finish([*learn, str(out / "warm")], cache)
+    log, cache, fresh, run = out / "log.npz", out / "cache", out / "no-cache", out / "run"
+    learn, train = ["learn", str(log), "--minutes", "30", "--out"], ["train", str(log), "--no-evaluate", "--out"]
+    if not (out / "warm").exists():
+        finish([*learn, str(out / "warm")], cache, out / "said.txt")
     if not run.exists():
-        finish([*train, str(run), "--steps", "100", "--seeds", "2"], cache)
-    fresh = out / "no-cache"
+        finish([*train, str(run), "--steps", "100", "--hidden", "8"], cache, out / "said.txt")
     stages: list[tuple[str, list[str], str, float, Path]] = [
-        ("learn: it starts", [*learn, "FOLDER"], "", 1.0, cache),
-        ("learn: look, probe", [*learn, "FOLDER"], "look:", 0.2, fresh),
-        ("learn: compiling", [*learn, "FOLDER"], "train 1", 4.0, fresh),
-        ("learn: in a chunk", [*learn, "FOLDER"], "train 1", 5.0, cache),
-        ("learn: second candidate", [*learn, "FOLDER"], "train 2", 1.0, cache),
-        ("learn: judge, compiling", [*learn, "FOLDER"], "judge:", 2.0, fresh),
-        ("learn: judge", [*learn, "FOLDER"], "judge:", 5.0, cache),
+        ("learn: it reads the log", [*learn, "FOLDER"], "", 0.2, cache),
+        ("learn: look and probe", [*learn, "FOLDER"], "look:", 0.5, fresh),
+        ("learn: compiling", [*learn, "FOLDER"], "train 1", 5.0, fresh),
+        ("learn: second candidate", [*learn, "FOLDER"], "train 2", 0.5, cache),
+        ("learn: judge, compiling", [*learn, "FOLDER"], "judge:", 4.0, fresh),
+        ("learn: judge", [*learn, "FOLDER"], "judge:", 4.0, cache),
         ("learn: write", [*learn, "FOLDER"], "write:", 0.5, cache),
-        ("train: compiling", [*train, "FOLDER", "--preset", "tuned"], "", 12.0, fresh),
-        ("train: in a chunk", [*train, "FOLDER", "--steps", "100000"], "", 25.0, cache),
-        ("select: compiling", ["select", str(run)], "", 12.0, fresh),
-        ("select", ["select", str(run)], "", 25.0, cache),
+        ("train: compiling", [*train, "FOLDER", "--preset", "tuned"], "", 20.0, fresh),
+        ("train: in a chunk", [*train, "FOLDER", "--hidden", "8", "--steps", "100000"], "", 40.0, cache),
+        ("select: compiling", ["select", str(run)], "", 20.0, fresh),
+        ("select", ["select", str(run)], "", 40.0, cache),
     ]
     print("| stage | seconds until it is gone | exit code | what it says last |")
     print("|---|---|---|---|", flush=True)
     for number, (name, words, line, more, where) in enumerate(stages):
-        folder = out / f"interrupted-{number}"
+        folder, said = out / f"interrupted-{number}", out / f"interrupted-{number}.txt"
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(fresh, ignore_errors=True)
-        process = child([str(folder) if word == "FOLDER" else word for word in words], where)
-        assert process.stderr is not None
-        said: list[str] = []
-        while line and not any(each.startswith(line) for each in said):
-            said.append(process.stderr.readline())
+        said.write_text("")
+        process = start([str(folder) if word == "FOLDER" else word for word in words], where, said)
+        while line and not any(each.startswith(line) for each in said.read_text().splitlines()):
+            time.sleep(0.05)
         time.sleep(more)
-        early = process.poll() is not None
-        began = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        err = process.communicate(timeout=PATIENCE)[1]
+        before, began = said.read_text(), time.monotonic()
+        os.kill(process, signal.SIGINT)
+        code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
         took = time.monotonic() - began
-        last = err.splitlines()[-1] if err else ""
-        last = last.replace(str(folder), "FOLDER").replace(str(run), "RUN")
-        print(f"| {name} | {'it had ended' if early else f'{took:.1f}'} | {process.returncode} | {last} |", flush=True)
+        last = said.read_text().removeprefix(before).strip().replace(str(folder), "FOLDER").replace(str(run), "RUN")
+        print(f"| {name} | {took:.1f} | {code} | {last} |", flush=True)
 
 
 def main() -> None:
@@ -146,6 +148,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--count", type=int, default=10, help="kills")
     asked = parser.parse_args()
+    small_table()
     asked.out.mkdir(parents=True, exist_ok=True)
     if not (asked.out / "log.npz").exists():
         log = sbac.load("hopper-demo")
