@@ -12,7 +12,7 @@ from gymnasium.spaces import Box
 import sbac
 from sbac.errors import UserError
 from sbac.lab.worlds import WORLDS
-from sbac.lab.worlds.__main__ import logged, table, truth
+from sbac.lab.worlds.__main__ import logged, rates, table, truth
 from sbac.lab.worlds.diabetes import BASAL, CARB_RATIO, DIABETES, INSULIN_STAYS, closed_loop
 from sbac.lab.worlds.plant import PLANT, by_load, towards
 from sbac.lab.worlds.world import World, package, write_csv, write_log
@@ -57,7 +57,7 @@ TANK = World(
     writer=lambda rng: lambda observations: rng.uniform(0.0, 3.0, (len(observations), 1)),
     other=filling,
     episodes=40,
-    watched={"`level [m]` > 2": lambda observations: observations[:, 0] > 2},
+    watched=("`level [m]` > 2",),
     gaps=6,
 )
 
@@ -72,7 +72,7 @@ def test_a_world_agrees_with_itself(world: World) -> None:
     assert environment.observation_space.shape == (len(world.observations),)
     np.testing.assert_array_equal(environment.action_space.low, world.low)
     np.testing.assert_array_equal(environment.action_space.high, world.high)
-    assert all(holds(observations).shape == (7,) for holds in world.watched.values())
+    assert all(0 <= rate <= 1 for rate in rates(world, observations).values())
 
 
 def test_what_the_closed_loop_doses() -> None:
@@ -135,11 +135,10 @@ def test_the_file_has_gaps_and_odd_headers_and_holds_the_same_log(tmp_path: Path
 def test_the_truth_is_counted() -> None:
     """Filling by 0.5 from 0 and 1 in turn: levels to 2.5 and 3.5, and no overflow."""
     result = truth(TANK, filling, 4)
-    assert result["returns"] == [7.5, 12.5, 7.5, 12.5]
-    assert result["truth"] == 10 and result["error"] == pytest.approx(np.sqrt(25 / 3) / 2)
-    assert result["ends"] == 0 and result["watched"] == {"`level [m]` > 2": 2 / 10}
-    flooding = truth(TANK, lambda observations: np.full((len(observations), 1), 2.0), 4)
-    assert flooding["returns"] == [12, 8, 12, 8] and flooding["ends"] == 1
+    assert result["returns"] == [7.5, 12.5, 7.5, 12.5] and result["error"] == pytest.approx(np.sqrt(25 / 3) / 2)
+    assert result["happened"] == {"return": 10, "`level [m]` > 2": 2 / 10, "end": 0}
+    flooding = truth(TANK, lambda seen: 4 * filling(seen), 4)  # pyright: ignore
+    assert flooding["returns"] == [12, 8, 12, 8] and flooding["happened"]["end"] == 1
 
 
 def test_a_package_that_is_missing_is_one_line() -> None:
@@ -147,12 +146,14 @@ def test_a_package_that_is_missing_is_one_line() -> None:
         package("no_such_world")
 
 
-def test_promise_and_truth_stand_in_one_row() -> None:
-    row = {"world": "tank", "policy": "filling", "truth": 10.0, "error": 1.0, "ends": 0.5, "watched": {"full": 0.25}}
-    promise = {"episode": 9.0, "episode_low": 7.0, "episode_high": 12.0, "warnings": ["few rows"]}
-    *_, told, silent = table([row | promise, row]).splitlines()
-    assert told == "| tank | filling | 9.0 [7.0, 12.0] | 10.0 ± 1.0 | 50.0% | full: 25.0% | few rows |"
-    assert silent == "| tank | filling |  | 10.0 ± 1.0 | 50.0% | full: 25.0% |  |"
+def test_promise_and_truth_stand_in_one_line() -> None:
+    log = {"world": "tank", "policy": "the log", "happened": {"return": 8.0, "full": 0.5}}
+    about = {"world": "tank", "policy": "filling", "happened": {"return": 10.0, "full": 0.25}, "error": 1.0}
+    promised = {"return": [9.0, 7.0, 12.0], "full": [0.2, None, None]}
+    *_, earned, watched, warned = table([log, about | {"promised": promised, "warnings": ["few rows"]}]).splitlines()
+    assert earned == "| tank | filling | return | 8.0 | 9.0 [7.0, 12.0] | 10.0 ± 1.0 |"
+    assert watched == "| tank | filling | full | 50.0 % | 20.0 % | 25.0 % |"
+    assert "few rows" in warned
 
 
 def test_the_plant_draws_its_own_noise() -> None:

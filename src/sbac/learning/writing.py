@@ -5,7 +5,7 @@ import os
 import resource
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from sbac import files
@@ -93,7 +93,7 @@ def write(
         *((None, None, None) if promise is None else (promise.gain, promise.low, promise.high)),
         warnings,
         decision.row is None,
-        choice.watched,
+        choice.watched if decision.row is None else [asdict(each) for each in decision.row.watched],
         plan.minutes,
         plan.spent / 60,
         plan,

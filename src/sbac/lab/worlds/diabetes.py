@@ -148,10 +148,7 @@ DIABETES = World(
     make=Day,
     writer=person,
     other=closed_loop,
-    watched={
-        "`glucose [mg/dl]` < 70": lambda observations: observations[:, 0] < 70,
-        "`glucose [mg/dl]` > 180": lambda observations: observations[:, 0] > 180,
-    },
+    watched=("`glucose [mg/dl]` < 70", "`glucose [mg/dl]` > 180"),
     episodes=500,
     gaps=98,
 )

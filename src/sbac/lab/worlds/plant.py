@@ -93,5 +93,5 @@ PLANT = World(
     writer=operator,
     other=by_load,
     episodes=400,
-    watched={"fatigue > 40": lambda observations: observations[:, 4] > 40},
+    watched=("fatigue > 40",),
 )

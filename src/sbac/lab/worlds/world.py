@@ -1,15 +1,13 @@
 """A world: a simulated process that is not MuJoCo, with a controller that writes its log and another one to judge."""
 
-import csv
 import importlib
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sbac.data import Dataset
 from sbac.environments.opening import Environment
@@ -42,8 +40,8 @@ class World:
     """Controller A as it acts in one episode, with that episode's disturbances."""
     other: Controller
     """Controller B, which the log never saw."""
-    watched: Mapping[str, Callable[[Floats], NDArray[np.bool_]]]
-    """Beside the return: what a user watches, as the rule that `--watch` takes, and the same rule on observations."""
+    watched: tuple[str, ...]
+    """Beside the return: what a user watches, as rules that `--watch` takes."""
     episodes: int
     """Of the log."""
     gaps: int = 0
@@ -82,24 +80,27 @@ def write_log(world: World, episodes: int, seed: int) -> Dataset:
 
 def write_csv(world: World, data: Dataset, path: Path) -> None:
     """The log as a stranger has it: the world's own headers, no bounds, and blank cells where the sensor failed."""
-    cells = [[f"{number:.6g}" for number in row] for row in np.hstack([data.observations, data.actions]).tolist()]
-    rng = np.random.default_rng(world.gaps)
-    failed = rng.integers(len(cells), size=world.gaps)[:, None] + np.arange(3) * rng.integers(0, 2, (world.gaps, 3))
-    for row in np.setdiff1d(failed[failed < len(cells)], data.episodes[:, 0]):  # nobody starts without a reading
-        cells[row][0] = ""
-    episodes = np.repeat(np.arange(len(data.episodes)), np.diff(data.episodes, axis=1)[:, 0]).tolist()
-    ends = [] if world.end is None else [world.end]
+    rows, rng = len(data), np.random.default_rng(world.gaps)
+    failed = rng.integers(rows, size=world.gaps)[:, None] + np.arange(3) * rng.integers(0, 2, (world.gaps, 3))
+    observations = data.observations.copy()
+    observations[np.setdiff1d(failed[failed < rows], data.episodes[:, 0]), 0] = np.nan  # each starts with a reading
+    episodes = np.repeat(np.arange(len(data.episodes)), np.diff(data.episodes, axis=1)[:, 0])
+    ends = [] if world.end is None else [data.terminals]
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([world.episode, *world.observations, *world.actions, "reward", *ends])
-    for episode, row, reward, end in zip(episodes, cells, data.rewards.tolist(), data.terminals.tolist(), strict=True):
-        writer.writerow([episode, *row, f"{reward:.6g}", *[int(end) for _ in ends]])
-    write_atomic(path, text.getvalue().encode())
+    np.savetxt(
+        text,
+        np.column_stack([episodes, observations, data.actions, data.rewards, *ends]),
+        fmt="%.6g",
+        delimiter=",",
+        header=",".join([world.episode, *world.observations, *world.actions, "reward", *filter(None, [world.end])]),
+        comments="",
+    )
+    write_atomic(path, text.getvalue().replace("nan", "").encode())
 
 
 def csv_columns(world: World) -> dict[str, str | list[str]]:
     """What `--columns` says of the file above."""
-    ends: dict[str, str | list[str]] = {} if world.end is None else {"terminals": world.end}
+    ends = {} if world.end is None else {"terminals": world.end}
     return {**world.columns, "rewards": "reward", "episode": world.episode, **ends}
 
 
