@@ -1,11 +1,12 @@
-"""The judge's test bed: policies that fall, played, and what each variant of the learned model says of them.
+"""The judge's test bed: policies that fall, played, and what the judge says of them.
 
 python lab-notes/judge/bed.py policies --out OUT [--logs L ...] [--steps N ...] [--rows N] [--workers N]
-python lab-notes/judge/bed.py judge    --out OUT [--logs L ...] [--variants V ...] [--workers N] [--effort quick]
+python lab-notes/judge/bed.py judge    --out OUT [--logs L ...] [--workers N] [--effort quick]
 python lab-notes/judge/bed.py table    --out OUT [--logs L ...] [--variants V ...]
 
 Each stage goes on where it was stopped. `policies` trains on CPU cores, a process for each method and number of steps;
-`judge` has a process for each log, which fits values once and then every variant's model; `table` reads what is there.
+`judge` has a process for each log, which fits values and the model; `table` reads what is there, other variants of the
+model too, which were judged at earlier commits (README).
 """
 
 import argparse
@@ -13,15 +14,21 @@ import json
 import math
 import multiprocessing
 import os
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.stats import spearmanr
+
+from sbac.trust.choosing import candidate_record
+from sbac.trust.estimates import conclude
+from sbac.trust.evidence import AS_LOGGED, Effort, Facts, find_effort, summary
+from sbac.trust.model import ended_as_logged
+from sbac.trust.watching import Watched
 
 LOGS = {
     "walker2d-medium-replay-made": 300_000,
@@ -39,44 +46,8 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 STEPS = (500, 2_000, 6_000, 20_000)
 EPISODES, DISCOUNT, SEED = 30, 0.99, 200
-
-
-class Variant(NamedTuple):
-    """A model: its form, how long it is trained beside the effort's steps, its widths, and where rollouts are cut."""
-
-    form: Any
-    longer: int = 1
-    hidden: tuple[int, ...] | None = None
-    quantile: float = 1.0
-    """Of the members' disagreement at the log's rows."""
-
-
-def variants() -> dict[str, Variant]:
-    """In the order in which they are worth most, in case time runs out."""
-    from sbac.trust.dynamics import Form
-
-    plain, full = Form(5, False, False, False, False, False, False), Form()
-    blind = replace(full, terminal_states=False)
-    return {
-        "today": Variant(None),
-        "all": Variant(full),
-        "all, cut at .999": Variant(full, quantile=0.999),
-        "all, cut at .99": Variant(full, quantile=0.99),
-        "all, no terminal s'": Variant(blind),
-        "all, no terminal s', cut at .999": Variant(blind, quantile=0.999),
-        "all, longer": Variant(full, 4),
-        "all, longer, cut at .999": Variant(full, 4, quantile=0.999),
-        "plain": Variant(plain),
-        "next": Variant(replace(plain, end_sees_next=True, terminal_states=True)),
-        "next, no terminal s'": Variant(replace(plain, end_sees_next=True)),
-        "ten drawn": Variant(replace(plain, members=10, resampled=True)),
-        "norm": Variant(replace(plain, normalise=True)),
-        "likelihood": Variant(replace(plain, likelihood=True)),
-        "noise": Variant(replace(plain, likelihood=True, noise=True)),
-        "all but norm": Variant(replace(full, normalise=False)),
-        "all but noise": Variant(replace(full, noise=False)),
-        "all, wide": Variant(full, 2, (256, 256, 256)),
-    }
+MODEL, NONE = "model", "none"
+"""The variants that are the package's own model, and fitted Q evaluation alone."""
 
 
 # --- Policies ---------------------------------------------------------------------------------------------------------
@@ -149,29 +120,21 @@ def policies(options: argparse.Namespace) -> None:
 
 
 def effort_of(name: str) -> Any:
-    from sbac.trust.evidence import Effort, find_effort
-
     return Effort(2, 2, (32, 32), 64, (100, 100), 2e-3, 0.1, (32, 32), 100) if name == "tiny" else find_effort(name)
 
 
-def judge_log(out: Path, log_name: str, wanted: Sequence[str], effort_name: str) -> str:
-    """Fits and rolls out; a line for the values and one for each variant."""
+def judge_log(out: Path, log_name: str, effort_name: str) -> str:
+    """Fits and rolls out; a line for the values and one for the model."""
     import sbac
     from sbac.trust import behaviour, fitting
-    from sbac.trust.dynamics import disagreements, learn
     from sbac.trust.evidence import Question, facts_of
-    from sbac.trust.knowing import know
     from sbac.trust.log import read_log
-    from sbac.trust.model import roll
+    from sbac.trust.model import knowledge, rollouts
     from sbac.trust.walking import episode_returns
-
-    sys.path.insert(0, str(Path(__file__).parent))
-    import former
 
     path = out / "judged" / f"{log_name}.jsonl"
     done = {record["variant"] for record in read(path)} if path.is_file() else set[str]()
-    left = [name for name in ("values", *wanted) if name not in done]
-    if not left:
+    if MODEL in done:
         return f"{log_name}: nothing left"
     data = sbac.load(out / "data" / f"{log_name}.npz")
     files = sorted((out / "policies" / log_name).glob("*.safetensors"))
@@ -186,7 +149,7 @@ def judge_log(out: Path, log_name: str, wanted: Sequence[str], effort_name: str)
         print(f"{log_name} {variant}: {record['seconds']} s", flush=True)
         began = time.time()
 
-    if "values" in left:
+    if "values" not in done:
         said = zip(labels, fitting.evidence(question), behaviour.evidence(question), strict=True)
         write(
             "values",
@@ -202,35 +165,10 @@ def judge_log(out: Path, log_name: str, wanted: Sequence[str], effort_name: str)
                 for label, fitted, distance in said
             },
         )
-    forms, kept = variants(), dict[Variant, Any]()
-    for name in [name for name in wanted if name in left]:
-        variant = forms[name]
-        known: dict[str, Any] = {}
-        if variant.form is None:
-            rolled: Any = former.rollouts(question)
-        else:
-            same = variant._replace(quantile=1.0)
-            if same not in kept:
-                effort = replace(
-                    question.effort,
-                    model_steps=variant.longer * question.effort.model_steps,
-                    model_hidden=variant.hidden or question.effort.model_hidden,
-                )
-                model = learn(log, effort, question.seed, variant.form)
-                apart = np.asarray(disagreements(model, log.transitions.states, log.transitions.actions))
-                kept = {same: (model, apart)}
-            model, apart = kept[same]
-            rolled = roll(question, model, float(np.quantile(apart, variant.quantile)))
-            knowledge = know(question, model)
-            known = {"way": "acted again", **knowledge.facts(), "error": knowledge.error}
-            for part in ("returns", "true_returns", "lengths", "true_lengths"):
-                known[part] = getattr(knowledge, part).tolist()
-        said_of: dict[str, Any] = {}
-        for i, label in enumerate(labels):
-            said_of[label] = {part: getattr(rolled, part)[i].tolist() for part in ("gains", "episodes", "shares")}
-            for part in ("lengths", "early") if variant.form is not None else ():
-                said_of[label][part] = getattr(rolled, part)[i].tolist()
-        write(name, known=known, policies=said_of)
+    rolled, known = question.once(rollouts), question.once(knowledge)
+    parts = ("gains", "episodes", "shares", "lengths", "early", "per_step")
+    told = {label: {part: getattr(rolled, part)[i].tolist() for part in parts} for i, label in enumerate(labels)}
+    write(MODEL, known={"way": "acted again", **known.facts()}, policies=told)
     return f"{log_name}: done"
 
 
@@ -239,12 +177,12 @@ def judge(options: argparse.Namespace) -> None:
     logs = [log for log in options.logs if (options.out / "policies" / log).is_dir()]
     if options.workers == 1:
         for log in logs:
-            print(judge_log(options.out, log, options.variants, options.effort), flush=True)
+            print(judge_log(options.out, log, options.effort), flush=True)
         return
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.workers, mp_context=context) as pool:
-        asked = {pool.submit(judge_log, options.out, log, options.variants, options.effort): log for log in logs}
+        asked = {pool.submit(judge_log, options.out, log, options.effort): log for log in logs}
         for answer in as_completed(asked):
             try:
                 print(answer.result(), flush=True)
@@ -259,128 +197,162 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def chance_of(length: float, steps: int) -> float:
+    """The constant chance of an end at each step by which episodes of at most `steps` last so long on average."""
+    if length > steps - 1e-3:
+        return 1e-9
+    return cast(float, brentq(lambda chance: (1 - (1 - chance) ** steps) / chance - length, 1e-9, 1 - 1e-9))
+
+
+def ends_ratio(known: dict[str, Any], steps: int) -> float:
+    """Of earlier records, which have no ends of held-out episodes, by their lengths."""
+    if "model_ends_ratio" in known:
+        return known["model_ends_ratio"]
+    return chance_of(known["log_length"], steps) / chance_of(known["model_log_length"], steps)
+
+
 def cases(out: Path, log: str, variant: str) -> Iterator[dict[str, Any]]:
     """Every policy of a log: its truth, and its estimate with this variant's model."""
-    from sbac.trust.estimates import conclude
-    from sbac.trust.evidence import Facts, summary
-
     judged = {record["variant"]: record for record in read(out / "judged" / f"{log}.jsonl")}
-    if "values" not in judged or (variant not in judged and variant != "none"):
+    if "values" not in judged or (variant not in judged and variant != NONE):
         return
     values, model = judged["values"], judged.get(variant, {})
-    truths = [record for path in sorted((out / "truth").glob(f"{log}.*.jsonl")) for record in read(path)]
-    for truth in truths:
-        label = truth["policy"]
+    steps, known = values["longest"], model.get("known", {})
+    share = 1 - (1 - chance_of(values["log_length"], steps)) ** steps  # of the log's episodes that end early
+    ends = Watched("end", "end", np.zeros(1), (np.arange(1_000) < 1_000 * share).astype(float), share)
+    for truth in (record for path in sorted((out / "truth").glob(f"{log}.*.jsonl")) for record in read(path)):
+        label, lengths = truth["policy"], np.array(truth["lengths"])
         said = values["policies"].get(label)
         if said is None:
             continue
-        facts = Facts(values["facts"], **said["diagnostics"])
-        for quantity, draws in said["fitted"].items():
-            facts.update(summary(f"fitted_{quantity}", np.array(draws)))
-        rolled = model.get("policies", {}).get(label)
-        if rolled is not None:
-            facts.update(summary("model_gain", np.array(rolled["gains"])))
-            facts.update(summary("model_episode", np.array(rolled["episodes"])))
+        facts = Facts(values["facts"], **said["diagnostics"], log_episode=values["log_return"])
+        low, high = (steps * (1 - DISCOUNT) * facts[f"{end}_possible"] for end in ("lowest", "highest"))
+        facts = Facts({"lowest_episode": low, "highest_episode": high} | facts)
+        draws = {f"fitted_{quantity}": drawn for quantity, drawn in said["fitted"].items()}
+        if rolled := model.get("policies", {}).get(label):
+            draws |= {"model_gain": rolled["gains"], "model_episode": rolled["episodes"]}
             facts["model_share"] = rolled["shares"]
-            facts["log_episode"] = values["log_return"]
-            if model["known"].get("way") == "acted again":  # not the draws of a clone, as in the first results
-                facts.update({k: v for k, v in model["known"].items() if isinstance(v, float)})
-        estimate = conclude(facts, learned=True)
-        discounted, returns = np.array(truth["discounted"]), np.array(truth["returns"])
+            if known.get("way") == "acted again":  # not the draws of a clone, as in the first results
+                facts.update({k: v for k, v in known.items() if isinstance(v, float)})
+        if rolled and "lengths" in rolled:
+            lived, early = np.array(rolled["lengths"]), np.array(rolled["early"])
+            lasting, ending = ended_as_logged(lived, early, ends_ratio(known, steps), steps)
+            per_step = np.array(rolled.get("per_step", np.array(rolled["episodes"]) / lived))
+            draws |= {f"model_episode{AS_LOGGED}": per_step * lasting, f"model_{ends.quantity}": early - share}
+            draws |= {f"model_{ends.quantity}{AS_LOGGED}": ending - share}
+        for name, drawn in draws.items():
+            facts.update(summary(name, np.array(drawn)))
+        estimate = conclude(facts, learned=True, watches=[ends])
+        watched = estimate.watched[0]
         yield {
             "policy": label,
-            "falls": np.mean(truth["lengths"]) < 0.8 * values["longest"],
-            "true_gain": discounted.mean() - facts["log"],
-            "true_episode": returns.mean(),
-            "log_episode": values["log_return"],
+            "told": estimate.has_interval,
+            "falls": lengths.mean() < 0.8 * steps,
             "score": truth["score"],
-            "estimate": estimate,
-            "facts": facts,
-            "true_length": float(np.mean(truth["lengths"])),
-            "length": float(np.mean(rolled["lengths"])) if rolled and "lengths" in rolled else math.nan,
-            "unit": facts["return_deviation"],
-        }
+            "promise": candidate_record(label, 0, {}, estimate).promise,
+            "gain": Told(estimate.gain, estimate.gain_low, estimate.gain_high,
+                         np.mean(truth["discounted"]) - facts["log"], 0.0, facts["return_deviation"]),
+            "episode": Told(estimate.episode, estimate.episode_low, estimate.episode_high,
+                            float(np.mean(truth["returns"])), values["log_return"], facts["episode_deviation"]),
+            "ends": Told(number(watched.rate), number(watched.low), number(watched.high),
+                         float((lengths < steps).mean()), share, 1.0),
+        }  # fmt: skip
+
+
+def number(told: float | None) -> float:
+    return math.nan if told is None else told
+
+
+class Told(NamedTuple):
+    """A quantity with its interval, the truth, the log's own and its unit."""
+
+    mean: float
+    low: float
+    high: float
+    truth: float
+    log: float
+    unit: float
+
+    @property
+    def holds(self) -> bool:
+        return self.low <= self.truth <= self.high
+
+    @property
+    def score(self) -> float:
+        """Winkler's interval score in deviations of the log's returns: width, and 20 times what is missed."""
+        missed = max(self.low - self.truth, self.truth - self.high, 0.0)
+        return (self.high - self.low + 20 * missed) / self.unit
+
+    @property
+    def above_and_wrong(self) -> bool:
+        return self.low > self.log > self.truth
+
+
+def by_the_logs_spread(case: dict[str, Any]) -> dict[str, Any]:
+    """The same case with the log's own mean and deviation as the estimate."""
+    spread = {
+        name: told._replace(mean=told.log, low=told.log - 1.645 * told.unit, high=told.log + 1.645 * told.unit)
+        for name in ("gain", "episode")
+        for told in [case[name]]
+    }
+    return case | spread
+
+
+def share_of(flags: Iterable[bool]) -> str:
+    flags = list(flags)
+    return f"{sum(flags)}/{len(flags)}"
 
 
 def figures(listed: list[dict[str, Any]]) -> dict[str, Any]:
     """Coverage and the rest, over cases of one or of several logs."""
-
-    def share(flags: Sequence[bool]) -> str:
-        return f"{sum(flags)}/{len(flags)}"
-
-    told = [c for c in listed if c["estimate"].has_interval]
-
-    def holds(c: dict[str, Any]) -> bool:
-        return c["estimate"].gain_low <= c["true_gain"] <= c["estimate"].gain_high
-
-    def episode_holds(c: dict[str, Any]) -> bool:
-        return c["estimate"].episode_low <= c["true_episode"] <= c["estimate"].episode_high
-
-    def score(c: dict[str, Any]) -> float:
-        """Winkler's interval score in deviations of the log's returns: width, and 20 times what is missed."""
-        low, high, truth = c["estimate"].gain_low, c["estimate"].gain_high, c["true_gain"]
-        return (high - low + 20 * max(low - truth, truth - high, 0.0)) / c["unit"]
-
-    wrong = [c for c in told if c["estimate"].gain_low > 0 > c["true_gain"]]
-    better = [c for c in listed if c["true_gain"] > 0]
-    errors = [abs(c["estimate"].gain - c["true_gain"]) / c["unit"] for c in listed]
-    lengths = [abs(c["length"] - c["true_length"]) for c in listed if math.isfinite(c["length"])]
-    return {
-        "told": share([c["estimate"].has_interval for c in listed]),
-        "hold": share([holds(c) for c in told]),
-        "fallers": share([holds(c) for c in told if c["falls"]]),
-        "episode": share([episode_holds(c) for c in told]),
-        "wrong above 0": len(wrong),
-        "better, warned": share([not c["estimate"].has_interval for c in better]),
-        "width": np.median(
-            [(c["estimate"].gain_high - c["estimate"].gain_low) / c["unit"] for c in told] or [math.nan]
-        ),
-        "score": np.mean([score(c) for c in told] or [math.nan]),
-        "error": np.median(errors),
-        "length error": np.median(lengths or [math.nan]),
-    }
+    told = [c for c in listed if c["told"]]
+    row: dict[str, Any] = {"told": f"{len(told)}/{len(listed)}"}
+    for name in ("gain", "episode"):
+        row |= {
+            f"{name} holds": share_of(c[name].holds for c in told),
+            f"{name}, fallers": share_of(c[name].holds for c in told if c["falls"]),
+            f"{name} above and wrong": sum(c[name].above_and_wrong for c in told),
+            f"{name} score": np.mean([c[name].score for c in told]),
+            f"{name} error": np.median([abs(c[name].mean - c[name].truth) / c[name].unit for c in listed]),
+        }
+    row["ends hold"] = share_of(c["ends"].holds for c in told if c["ends"].log > 0 and math.isfinite(c["ends"].low))
+    row["better, warned"] = share_of(not c["told"] for c in listed if c["gain"].truth > 0)
+    return row
 
 
 def choice(listed: list[dict[str, Any]]) -> dict[str, float]:
-    """Of one log: the ranks, and what the choice by the lower bound (warned ones last) loses against the best."""
-    from scipy.stats import spearmanr
-
-    estimates = [c["estimate"] for c in listed]
-    truth = np.array([c["true_gain"] for c in listed])
-    gains = np.array([e.gain for e in estimates])
-    chosen = max(range(len(listed)), key=lambda i: (estimates[i].has_interval, estimates[i].gain_low, gains[i]))
+    """Of one log: the ranks of whole episodes, and what the largest promise (warned ones last) loses to the best."""
+    told = [c["promise"] for c in listed]
+    chosen = max(listed, key=lambda c: (c["told"], c["promise"]))
     return {
-        "ranks": float(spearmanr(gains, truth)[0]),  # type: ignore[index]
-        "regret": listed[int(truth.argmax())]["score"] - listed[chosen]["score"],
+        "ranks": float(spearmanr(told, [c["episode"].truth for c in listed])[0]),  # type: ignore[index]
+        "regret": max(c["score"] for c in listed) - chosen["score"],
     }
 
 
 def table(options: argparse.Namespace) -> None:
     logs = [log for log in options.logs if (options.out / "judged" / f"{log}.jsonl").is_file()]
+    judged = [record for log in logs for record in read(options.out / "judged" / f"{log}.jsonl")]
     rows: list[dict[str, Any]] = []
-    for variant in ["none", *options.variants]:
-        by_log = {log: found for log in logs if (found := list(cases(options.out, log, variant)))}
+    for variant in options.variants or dict.fromkeys(
+        [NONE, *(r["variant"] for r in judged if r["variant"] != "values")]
+    ):
+        by_log = {log: listed for log in logs if (listed := list(cases(options.out, log, variant)))}
         for log, listed in by_log.items():
             rows.append({"variant": variant, "log": log, **figures(listed), **choice(listed)})
-        if by_log:
-            together = {name: np.mean([choice(c)[name] for c in by_log.values()]) for name in ("ranks", "regret")}
-            whole = [c for listed in by_log.values() for c in listed]
-            rows.append({"variant": variant, "log": f"all {len(by_log)}", **figures(whole), **together})
-    if not rows:
-        print("nothing was judged yet")
-        return
+        whole = [c for listed in by_log.values() for c in listed]
+        means = {name: np.mean([choice(c)[name] for c in by_log.values()]) for name in ("ranks", "regret")}
+        rows.append({"variant": variant, "log": f"all {len(by_log)}", **figures(whole), **means})
+        by_spread = figures([by_the_logs_spread(c) for c in whole]) | {"ends hold": "", "ranks": "", "regret": ""}
+        rows.append({"variant": "the log's spread", "log": f"all {len(by_log)}, as warned", **by_spread})
     print("| " + " | ".join(rows[0]) + " |\n|" + "---|" * len(rows[0]))
     for row in rows:
         print("| " + " | ".join(f"{v:.2f}" if isinstance(v, float) else str(v) for v in row.values()) + " |")
-    print("\nThe log itself, as its clone lives in the model: earned - true, spread, length, true length")
-    for log in logs:
-        for record in read(options.out / "judged" / f"{log}.jsonl"):
-            if known := record.get("known"):
-                deviation = math.nan
-                numbers = [known[n] for n in ("model_missed", "model_missed_spread", "model_log_length", "log_length")]
-                print(
-                    log, record["variant"], *(f"{x:.1f}" for x in numbers), "" if math.isnan(deviation) else deviation
-                )
+    print("\nThe log itself in the model: earned - true, spread, length, true length")
+    for record in judged:
+        if known := record.get("known"):
+            numbers = [known[n] for n in ("model_missed", "model_missed_spread", "model_log_length", "log_length")]
+            print(record["log"], record["variant"], *(f"{x:.1f}" for x in numbers))
 
 
 def main() -> None:
@@ -394,7 +366,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--rows", type=int)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--variants", "--variant", nargs="+", default=list(variants()))
+    parser.add_argument("--variants", nargs="+")
     parser.add_argument("--effort", default="quick")
     options = parser.parse_args()
     stages[options.stage](options)

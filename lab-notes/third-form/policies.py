@@ -1,9 +1,10 @@
 """Trains the third form's list and its rivals on made logs, forms committees, and plays all of them.
 
-python lab-notes/third-form/policies.py OUT SCRATCH --logs hopper-medium-made walker2d-medium-made --seeds 103 104 105
+python lab-notes/third-form/policies.py train OUT SCRATCH --logs hopper-medium-made --seeds 400 401 402
+python lab-notes/third-form/policies.py play OUT SCRATCH --logs ...
 
-Logs of one call are of one shape and train in one program. OUT/LOG has every policy's file and `truth.jsonl`, a row a
-policy: what it did in the simulator, and the last row of its training. A job that has its rows is not done again.
+Logs of one call are of one shape and train in one program. OUT/LOG has every policy's file, the last row of each
+training (JOB.json) and `truth.jsonl`, a row a policy: what it did in the simulator. What is there is not done again.
 """
 
 import argparse
@@ -34,27 +35,18 @@ JOBS: dict[str, tuple[str, dict[str, Any], tuple[int, ...], str | None]] = {
 }
 
 
-def main(
-    out: Path, scratch: Path, logs: Sequence[str], seeds: Sequence[int], jobs: Sequence[str], episodes: int
-) -> None:
+def train(out: Path, scratch: Path, logs: Sequence[str], seeds: Sequence[int], jobs: Sequence[str]) -> None:
     missing = [name for name in logs if not (scratch / "data" / f"{name}.npz").exists()]
     if missing:
         make_datasets(missing, out=scratch / "data")
     data = {name: sbac.load(scratch / "data" / f"{name}.npz") for name in logs}
-    with Pool() as pool:
-        for job in jobs:
-            if all(has_rows(out / name / "truth.jsonl", job) for name in logs):
-                continue
-            began = time.monotonic()
-            runs = trained(scratch / "runs", data, job, seeds)
-            seconds = time.monotonic() - began
-            for name, run in runs.items():
-                write_down(out / name, name, job, run, pool, episodes)
-            print(job, *logs, f"training {seconds:.0f} s, in all {time.monotonic() - began:.0f} s", flush=True)
-
-
-def has_rows(path: Path, job: str) -> bool:
-    return path.exists() and any(json.loads(line)["job"] == job for line in path.read_text().splitlines())
+    for job in jobs:
+        if all((out / name / f"{job}.json").exists() for name in logs):
+            continue
+        began = time.monotonic()
+        for name, run in trained(scratch / "runs", data, job, seeds).items():
+            save(out / name, job, run)
+        print(job, *logs, f"{time.monotonic() - began:.0f} s", flush=True)
 
 
 def trained(folder: Path, data: Mapping[str, sbac.Dataset], job: str, seeds: Sequence[int]) -> dict[str, Run]:
@@ -76,56 +68,68 @@ def trained(folder: Path, data: Mapping[str, sbac.Dataset], job: str, seeds: Seq
     return dict(zip(data, runs, strict=True))
 
 
-def write_down(out: Path, log: str, job: str, run: Run, pool: Pool, episodes: int) -> None:
-    """Saves and plays the policies of a run and the committees of its settings."""
+def save(out: Path, job: str, run: Run) -> None:
+    """The policies of a run, the committees of its settings, and last of all the mark that the job is done."""
     out.mkdir(parents=True, exist_ok=True)
     settings: dict[str, list[sbac.Policy]] = {}
     for policy in run.policies:
-        settings.setdefault(f"{job}-{policy.config.get('alpha', 'one')}", []).append(policy)
-    policies = {f"{setting}-{p.config['seed']}": p for setting, several in settings.items() for p in several}
-    policies |= {f"{name}-committee": sbac.committee(several) for name, several in settings.items() if len(several) > 1}
-    answers = {}
-    for name, policy in policies.items():
-        policy.save(out / f"{name}.safetensors")
-        answers[name] = pool.submit(out / f"{name}.safetensors", log, episodes, 10_000)
-    last = last_metrics(run)
-    with (out / "truth.jsonl").open("a") as file:
-        for name, policy in policies.items():
-            played = answers[name].result()
-            row = {"log": log, "job": job, "policy": name, "alpha": policy.config.get("alpha")}
-            row |= {"seed": None if name.endswith("committee") else policy.config["seed"]}
-            row |= {
-                key: np.round(played[key], 3).tolist() for key in ("returns", "lengths", "scores", "discounted_returns")
-            }
-            file.write(json.dumps(row | {"metrics": last.get(row["seed"], {}).get(row["alpha"], {})}) + "\n")
-            print(
-                f"  {log} {name}: {np.mean(played['scores']):.1f}, {np.mean(played['lengths']):.0f} steps", flush=True
-            )
+        setting = f"{job}-{policy.config.get('alpha', 'one')}"
+        settings.setdefault(setting, []).append(policy)
+        policy.save(out / f"{setting}-{policy.config['seed']}.safetensors")
+    for setting, several in settings.items():
+        if len(several) > 1:
+            sbac.committee(several).save(out / f"{setting}-committee.safetensors")
+    (out / f"{job}.json").write_text(json.dumps(last_metrics(run)))
 
 
-def last_metrics(run: Run) -> dict[int, dict[float, dict[str, float]]]:
-    rows: dict[int, dict[float, dict[str, float]]] = {}
+def last_metrics(run: Run) -> dict[str, dict[str, float]]:
+    rows: dict[str, dict[str, float]] = {}
     assert run.folder is not None
     for line in (run.folder / "metrics.jsonl").read_text().splitlines():
         row = json.loads(line)
         numbers = {f"{row['phase']}/{name}": value for name, value in row.items() if isinstance(value, float)}
-        rows.setdefault(row["seed"], {}).setdefault(row.get("alpha"), {}).update(numbers)
+        rows.setdefault(f"{row.get('alpha', 'one')}-{row['seed']}", {}).update(numbers)
     return rows
+
+
+def play(out: Path, logs: Sequence[str], episodes: int) -> None:
+    with Pool() as pool:
+        for log in logs:
+            truth = out / log / "truth.jsonl"
+            there = {json.loads(line)["policy"] for line in truth.read_text().splitlines()} if truth.exists() else set()
+            files = [f for f in sorted((out / log).glob("*.safetensors")) if f.stem not in there]
+            answers = [pool.submit(file, log, episodes, 10_000) for file in files]
+            with truth.open("a") as lines:
+                for file, answer in zip(files, answers, strict=True):
+                    played = answer.result()
+                    kept = ("returns", "lengths", "scores", "discounted_returns")
+                    row = {key: np.round(played[key], 3).tolist() for key in kept}
+                    lines.write(json.dumps({"log": log, "policy": file.stem} | row) + "\n")
+                    print(
+                        log,
+                        file.stem,
+                        f"{np.mean(row['scores']):.1f}",
+                        f"{np.mean(row['lengths']):.0f} steps",
+                        flush=True,
+                    )
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
+    parser.add_argument("stage", choices=["train", "play"])
     parser.add_argument("out", type=Path)
     parser.add_argument("scratch", type=Path)
     parser.add_argument("--logs", nargs="+", required=True)
-    parser.add_argument("--seeds", nargs="+", type=int, required=True)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[400, 401, 402])
     parser.add_argument("--jobs", nargs="+", default=list(JOBS), choices=list(JOBS))
     parser.add_argument("--episodes", type=int, default=50)
     parser.add_argument("--small", action="store_true", help="a trial of the script: few steps, small networks")
     args = parser.parse_args()
     if args.small:
-        ESTIMATE, IMPROVE = 60, 40
         for name, (method, options, steps, source) in list(JOBS.items()):
             few = tuple(min(count, 60) for count in steps)
             JOBS[name] = (method, {**options, "hidden": (16, 16), "batch_size": 16}, few, source)
-    main(args.out, args.scratch, args.logs, args.seeds, args.jobs, args.episodes)
+    if args.stage == "train":
+        train(args.out, args.scratch, args.logs, args.seeds, args.jobs)
+    else:
+        play(args.out, args.logs, args.episodes)

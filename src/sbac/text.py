@@ -45,7 +45,7 @@ def significant(values: ArrayLike, count: int) -> list[float | None]:
 
 def counted(count: int, noun: str) -> str:
     """`1 cell`, `2 cells`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def counted_policies(count: int) -> str:

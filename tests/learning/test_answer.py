@@ -10,12 +10,12 @@ import pytest
 from sbac.learning.answer import (
     MOST_LINES,
     MOST_TRIES,
-    Circumstances,
     Decision,
     answer_lines,
     decide_on,
     doubts_of,
     episodes_to_settle,
+    next_step,
 )
 from sbac.trust.choice import CLONE, CandidateRecord, Choice, promise_of
 from tests.learning.small import point_log
@@ -43,10 +43,10 @@ def choice(*candidates: CandidateRecord, decided: bool = True) -> Choice:
     return cast("Choice", made)
 
 
-def words(of: Choice, decision: Decision, **changes: Any) -> list[str]:
+def words(of: Choice, decision: Decision, folder: Path | None = Path("runs/point"), **changes: Any) -> list[str]:
     promise = promise_of(decision.row, of.record.log) if decision.row is not None and decision.believed else None
-    about = Circumstances(point_log(), Path("runs/point"), [], [], [], ["policy.safetensors"], 5, 4.6, 0.9)
-    return answer_lines(of, decision, promise, about._replace(**changes))
+    step = next_step(decision, promise, changes.pop("data", point_log()), folder)
+    return answer_lines(of, decision, next_step=step, last=["It took 4.6 minutes."], **changes)
 
 
 POLICY, BETTER = candidate("pi-1/seed=0", 30.0, alpha=1.0), candidate("committee of 2 (alpha=1)", 25.0, alpha=1.0)
@@ -59,34 +59,34 @@ def test_a_clear_gain() -> None:
     of = choice(POLICY, BETTER, COPY)
     decision = decide_on(of)
     assert decision.row is POLICY and decision.believed
-    lines = words(of, decision)
-    assert lines[0] == (
-        "Use the policy: it is expected to earn +30 (+30 %) an episode over the log's 100 (90 %: +20 to +40)."
-    )
-    assert "It is pi-1/seed=0; 3 policies were judged" in lines[1]
-    assert (
-        "Next: 8 real episodes would settle it: sbac evaluate runs/point/policy.safetensors --env ID --episodes 8"
-        in lines
-    )
-    assert lines[-1] == "It took 4.6 of 5 minutes and at most 0.9 GB of memory."
+    assert words(of, decision) == [
+        "Use the policy: it is expected to be better than the log.",
+        "It is expected to earn 130 an episode where the log earns 100: +30 (+30 %), with 90 % between +20 and +40.",
+        "It is pi-1/seed=0, a single training. 3 policies were judged: it promises the most.",
+        "Next: 8 real episodes would settle it: let it act in them, or in a simulator: "
+        "sbac evaluate runs/point/policy.safetensors --env ID --episodes 8",
+        "It took 4.6 minutes.",
+    ]
 
 
 def test_a_gain_that_may_be_none() -> None:
-    unsure = candidate("pi-1/seed=0", 4.0)
-    of = choice(unsure, COPY)
-    first = words(of, decide_on(of))[0]
-    assert first.startswith("The policy may be better than the log, +4 (+4 %) an episode over its 100, or worse")
-    assert first.endswith("Discounted, it is expected to gain +1.0 over the log's 50.0 (90 %: +0.5 to +1.5).")
-    of = choice(replace(unsure, gain_low=-0.5), COPY)
-    assert "Discounted" not in words(of, decide_on(of))[0]
+    of = choice(candidate("committee of 2 (alpha=1)", 4.0), COPY)
+    lines = words(of, decide_on(of))
+    assert lines[0] == "The policy may be better than the log, or worse: try it before you rely on it."
+    assert lines[1].endswith("the log earns 100: +4 (+4 %), with 90 % between -6 and +14.")
+    assert lines[2].startswith("It is a committee of 2 (alpha=1), which does the mean of what its members would do. 2 ")
 
 
 def test_keep_only_if_what_can_be_believed_is_not_above_the_log() -> None:
-    of = choice(WORSE, candidate(CLONE, 0.0), DOUBTED)
+    of = choice(candidate(CLONE, -5.0), WORSE, DOUBTED)
     decision = decide_on(of)
     assert decision.row is None and decision.believed
-    lines = words(of, decision, files=["card.html"])
-    assert lines[0].startswith("Keep what you have") and "policy.safetensors" not in "".join(lines)
+    lines = words(of, decision)
+    assert lines[0] == "Keep what you have: no policy is expected to earn more than the log."
+    assert lines[1] == (
+        "3 policies were judged. The best is mu-1/seed=0, a single training. "
+        "It is expected to earn 97 an episode where the log earns 100: -3 (-3 %), with 90 % between -13 and +7."
+    )
     assert decide_on(choice(WORSE, COPY)).row is COPY  # the clone is above the log
 
 
@@ -106,9 +106,12 @@ def test_where_nothing_is_believable_the_clone_is_handed_over_without_a_promise(
     decision = decide_on(of)
     assert decision.row is copy and not decision.believed
     lines = words(of, decision, warnings=copy.warnings)
-    assert lines[0].startswith("Nothing can be promised from this log.")
+    assert lines[0] == (
+        "Nothing can be promised from this log. "
+        "The policy is the clone of the log, which does what the log does on average."
+    )
     assert "What is missing: the log has 4 episodes; at least 20 are needed for an interval." in lines
-    assert "Next: 16 real episodes would settle it" in lines[3]  # half a deviation is seen by then
+    assert "Next: 16 real episodes would settle it" in lines[2]  # half a deviation is seen by then
 
 
 def test_of_too_few_rows_nothing_is_believed() -> None:
@@ -124,7 +127,10 @@ def test_a_discounted_gain_where_an_episode_cannot_be_promised() -> None:
     of = choice(only, COPY)
     decision = decide_on(of)
     assert decision.row is only and promise_of(only, of.record.log) is None
-    assert "Discounted, it is expected to gain +1.0 over the log's 50.0 (90 %: +0.5 to +1.5)" in words(of, decision)[0]
+    assert words(of, decision)[1] == (
+        "A whole episode cannot be promised. "
+        "Discounted, it is expected to earn 51.0 over 50.0: +1.0, with 90 % between +0.5 and +1.5."
+    )
 
 
 @pytest.mark.parametrize("count", range(12))
@@ -133,9 +139,9 @@ def test_never_more_than_twelve_lines(count: int) -> None:
     reasons = [f"reason {number}" for number in range(count)]
     lines = words(of, decide_on(of), warnings=reasons, notes=["a note", "another"], dropped=["mu-1"])
     assert len(lines) <= MOST_LINES
-    shown = sum(line.startswith("Against it: reason") for line in lines)
+    shown = sum(line.startswith("Doubt: reason") for line in lines)
     if shown < count:
-        assert f"Against it: {count - shown} reasons more, in answer.json." in lines
+        assert f"Doubt: {count - shown} reasons more, in answer.json." in lines
     assert "Not trained, for lack of time: mu-1." in lines
 
 
@@ -147,7 +153,9 @@ def test_episodes_to_settle() -> None:
 
 def test_the_next_step_can_be_pasted() -> None:
     of = choice(POLICY, COPY)
-    spaced = words(of, decide_on(of), folder=Path("runs/odd log"))
-    assert any("sbac evaluate 'runs/odd log/policy.safetensors' --env" in line for line in spaced)
-    lines = words(of, decide_on(of), folder=None, files=[])
-    assert "Next: 8 real episodes would settle it: sbac.evaluate(answer.policy, 'ID', episodes=8)" in lines
+    spaced = words(of, decide_on(of), folder=Path("runs/odd log"), data=point_log(environment="Hopper-v4"))
+    assert (
+        "Next: 8 real episodes would settle it: sbac evaluate 'runs/odd log/policy.safetensors' --env Hopper-v4 "
+        in ("".join(spaced))
+    )
+    assert "sbac.evaluate(answer.policy, 'ID', episodes=8)" in "".join(words(of, decide_on(of), folder=None))

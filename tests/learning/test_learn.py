@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from shlex import split
 from typing import Any
 
 import numpy as np
@@ -200,19 +201,34 @@ def test_without_a_folder_nothing_is_written_and_a_large_log_is_judged_on_whole_
     assert "Judged on 10 of 40 episodes, drawn at random." in answer.text
 
 
-def test_what_is_refused_before_anything_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    DATA.save(tmp_path / "point.npz")
-    words = ["learn", str(tmp_path / "point.npz"), "--out", str(tmp_path / "out")]
-    for more, message in (
-        (["--minutes", "0"], "minutes 0.0: expected a number above 0"),
-        (["--minutes", "0.01"], "too few on this machine; expected at least"),
-        (["--seed", "-1"], "seed -1: expected at least 0"),
-        (["--out", ""], "out '': expected the name of a folder"),
+def test_what_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A stranger's mistakes: one line each."""
+    monkeypatch.chdir(tmp_path)
+    DATA.save("point.npz")
+    Path("notes.txt").write_text("years of work")
+    Path("no logs").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    for words, message in (
+        ("nowhere.csv", "nowhere.csv: no such file or folder"),
+        ("'no logs'", "no logs: expected a Minari dataset"),
+        ("point.npz --minutes 0", "minutes 0.0: expected a number above 0"),
+        ("point.npz --minutes 0.01", "too few on this machine; expected at least"),
+        ("point.npz --seed -1", "seed -1: expected at least 0"),
+        ("point.npz --out ''", "out '': expected the name of a folder"),
+        ("point.npz --out notes.txt", "notes.txt: a file; expected a folder"),
+        ("point.npz --out .", "not a folder of sbac learn (it has no plan.json); name another one with --out"),
+        ("point.npz --action-high inf", "action_high: expected finite bounds"),
+        ("point.npz --columns rewards=profit", "no column 'profit'; the file has action"),
+        ("point.npz --ends 'height < 1'", "ends 'height < 1': unknown column 'height'"),
+        ("point.npz --watch glucose", "unknown column 'glucose'"),
     ):
-        assert cli.main([*words, *more]) == 2
-        assert message in capsys.readouterr().err.splitlines()[-1]
-        assert not (tmp_path / "out").exists()
-    assert cli.main([*words, "--minutes", "1000000", "--plan"]) == 0
-    assert "plan: " in capsys.readouterr().out and not (tmp_path / "out").exists()
+        assert cli.main(["learn", *split(words)]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("error: ") and said.count("\n") == 1 and message in said
+    assert cli.main(["learn", "point.npz", "--minutes", "1000000", "--plan"]) == 0
+    assert "plan: " in capsys.readouterr().out
+    assert sorted(tmp_path.rglob("*")) == before
     with pytest.raises(UserError, match="expected a list"):
         sbac.learn(DATA, watch="x < 1")

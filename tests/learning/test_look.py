@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import sbac
 from sbac.errors import UserError
 from sbac.learning.look import look
 from tests.learning.small import point_log
@@ -11,7 +10,7 @@ from tests.learning.small import point_log
 
 def test_a_usual_log() -> None:
     (line,) = look(point_log())
-    assert line.startswith("point: 1,200 rows, 40 episodes of 30 steps on average, 2 observations, 1 actions")
+    assert line.startswith("point: 1,200 rows, 40 episodes of 30 steps on average, 2 observations, 1 action,")
 
 
 def ended(every: int = 10) -> np.ndarray:
@@ -41,4 +40,3 @@ def test_nothing_to_compare() -> None:
         look(point_log(actions=np.full((1200, 1), 0.5)))
     with pytest.raises(UserError, match="no episode has two rows"):
         look(point_log(timeouts=np.ones(1200, bool)))
-    assert isinstance(point_log(), sbac.Dataset)

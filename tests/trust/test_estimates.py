@@ -12,7 +12,7 @@ import pytest
 import sbac
 from sbac.trust.behaviour import clone, departures
 from sbac.trust.doubts import RULES, doubts
-from sbac.trust.estimates import OPTIMISM, UNKNOWN, combined, conclude, fqe, judge
+from sbac.trust.estimates import OPTIMISM, UNKNOWN, UNKNOWN_EPISODE, combined, conclude, fqe, judge
 from sbac.trust.estimators import ESTIMATORS
 from sbac.trust.evidence import Effort, Facts, Question, summary
 from sbac.trust.fitting import fit
@@ -216,11 +216,15 @@ def test_without_the_model_estimators_weigh_the_same(monkeypatch) -> None:
     assert combined(facts, "gain") == pytest.approx((1.2, 0.5 * math.hypot(0.1, 0.2), 0.2))
 
 
-def test_half_of_what_the_model_misses_on_the_log_is_put_right_and_half_widens_the_interval() -> None:
-    said = {"model_episode": 300.0, "model_episode_spread": 10.0, "model_episode_draws": 5, "episode_deviation": 40.0}
-    off = conclude(sound(**said, model_missed=-30.0, model_missed_spread=10.0))
-    assert off.episode == pytest.approx(315.0)
-    assert off.episode_high - off.episode == pytest.approx(math.hypot(2.131847 * 10.0, 15.0))
+def test_the_promise_lies_between_the_model_and_the_model_put_right_as_the_log_ends() -> None:
+    said = summary("model_episode", np.array([290.0, 310.0])) | summary(
+        "model_episode_as_logged", np.array([340.0, 380.0])
+    )
+    facts = sound(LOGGED, GAINS, **said, episode_deviation=40.0)
+    assert combined(facts, "episode") == pytest.approx((330.0, 1.5 * math.sqrt(200.0), 60.0))
+    estimate = conclude(facts)
+    assert estimate.episode == pytest.approx(330.0)
+    assert estimate.episode_high - 330.0 == pytest.approx(math.hypot(6.313752 * 1.5 * math.sqrt(200.0), 60.0))
 
 
 def test_a_policy_that_was_learned_from_the_log_has_a_wider_interval() -> None:
@@ -235,7 +239,7 @@ def test_a_whole_episode_has_an_interval_built_as_the_gains() -> None:
     given, learned = conclude(sound(**said)), conclude(sound(**said), learned=True)
     half = 2.131847 * 10.0
     assert (given.episode_low, given.episode_high) == pytest.approx((300 - half, 300 + half))
-    wider = math.hypot(half, UNKNOWN * 40.0)
+    wider = math.hypot(half, UNKNOWN_EPISODE * 40.0)
     assert learned.episode_high == pytest.approx(300 + wider)
     assert learned.episode_low == pytest.approx(300 - wider - OPTIMISM * SOUND["distance"] * 40.0)
     warned = conclude(sound(**said, reach=3.5))

@@ -1,7 +1,9 @@
 """The learned model against a linear world, and where its rollouts are cut."""
 
 import dataclasses
+from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,9 +12,9 @@ import sbac
 from exporting.policies import make_policy
 from sbac.policy import Policy
 from sbac.trust.dynamics import disagreements, learn
-from sbac.trust.evidence import Effort, Question
+from sbac.trust.evidence import AS_LOGGED, Effort, Question
 from sbac.trust.log import read_log
-from sbac.trust.model import roll, rollouts
+from sbac.trust.model import ended_as_logged, evidence, learned, roll, rollouts
 from sbac.trust.walking import episode_returns
 from truth.logged import Linear
 
@@ -25,9 +27,14 @@ def linear():
     return world, read_log(sbac.Dataset(**world.log(100, 0)), world.discount)
 
 
-def test_it_foresees_the_next_state_and_the_reward(linear) -> None:
+@pytest.fixture(scope="module")
+def model(linear):
+    return learn(linear[1], SMALL, 0)
+
+
+def test_it_foresees_the_next_state_and_the_reward(linear, model) -> None:
     world, log = linear
-    found = learn(log, SMALL, 0)(log.transitions.states, log.transitions.actions)
+    found = model(log.transitions.states, log.transitions.actions)
     errors = np.asarray(found.next_states.mean(0) - log.transitions.next_states)
     noise = world.noise / log.units.observation_std
     assert (errors.std(0) < 1.25 * noise).all()  # what is left is the world's own noise
@@ -35,10 +42,9 @@ def test_it_foresees_the_next_state_and_the_reward(linear) -> None:
     assert found.ends.mean() < 0.02  # nothing ever ends here
 
 
-def test_members_disagree_more_where_there_is_no_data(linear) -> None:
+def test_members_disagree_more_where_there_is_no_data(linear, model) -> None:
     """More than at 99 rows of 100; not always than at the log's worst row: LayerNorm flattens what is far."""
     _, log = linear
-    model = learn(log, SMALL, 0)
     limit = float(jnp.quantile(disagreements(model, log.transitions.states, log.transitions.actions), 0.99))
     far = model(10 * log.transitions.states[:200], log.transitions.actions[:200])
     assert float(jnp.median(far.disagreement)) > limit
@@ -56,12 +62,12 @@ def test_its_gain_is_near_the_truth_for_a_policy_near_the_log(linear) -> None:
     assert found.shares[1] < found.shares[0]  # far from the log the rollouts are cut earlier
 
 
-def test_whole_episodes_earn_what_they_do_in_the_world(linear) -> None:
+def test_whole_episodes_earn_what_they_do_in_the_world(linear, model) -> None:
     """Every reward counts in full, for as many steps as the log's episodes have."""
     world, log = linear
     laws = [world.gain, world.better(0.5)]
     policies = [world.acts(law) for law in laws]
-    found = rolled(log, policies, SMALL)
+    found = rolled(log, policies, model)
     for law, earned in zip(laws, found.episodes, strict=True):
         closed = world.dynamics + world.control @ law
         spread, truth = world.start**2 * np.eye(len(closed)), 0.0
@@ -72,27 +78,57 @@ def test_whole_episodes_earn_what_they_do_in_the_world(linear) -> None:
     np.testing.assert_allclose(episode_returns(log), log.data.rewards.reshape(-1, world.length).sum(1), rtol=1e-4)
 
 
-def test_a_whole_episode_shows_an_early_end() -> None:
-    """Actions above 0 end an episode in three steps of ten; every step earns 1."""
+@pytest.fixture(scope="module")
+def ending():
+    """A log in which actions above 0 end an episode in one step of 25, and its model; every step earns 1."""
     rng = np.random.default_rng(0)
-    lengths, ended, actions = [], [], []
-    for _ in range(300):
-        acted = rng.uniform(-1, 1, 30)
-        ends = (acted > 0) & (rng.random(30) < 0.3)
-        length = int(ends.argmax()) + 1 if ends.any() else 30
-        lengths.append(length)
-        ended.append(bool(ends.any()))
-        actions.append(acted[:length])
-    last = np.cumsum(lengths) - 1
-    terminals, timeouts = np.zeros(sum(lengths), bool), np.zeros(sum(lengths), bool)
-    terminals[last], timeouts[last] = ended, ~np.array(ended)
-    states = rng.normal(size=(len(terminals), 2))
-    columns = {"observations": states, "next_observations": states, "actions": np.concatenate(actions)[:, None]}
-    data = sbac.Dataset(**columns, rewards=np.ones(len(terminals)), terminals=terminals, timeouts=timeouts)
+    acted = rng.uniform(-1, 1, (1_000, STEPS))
+    ends = (acted > 0) & (rng.random(acted.shape) < 0.04)
+    kept = np.cumsum(ends, axis=1) - ends == 0
+    timeouts = np.zeros(acted.shape, bool)
+    timeouts[:, -1] = ~ends[:, -1]
+    states = rng.normal(size=(kept.sum(), 2))
+    columns: dict[str, Any] = {"observations": states, "next_observations": states, "actions": acted[kept][:, None]}
+    data = sbac.Dataset(**columns, rewards=np.ones(len(states)), terminals=ends[kept], timeouts=timeouts[kept])
     log = read_log(data, 0.9)
-    stays, falls = rolled(log, [lambda x, a=a: np.full((len(x), 1), a) for a in (-0.5, 0.5)], SMALL).episodes.mean(1)
-    assert stays == pytest.approx(30, rel=0.1)
-    assert falls == pytest.approx((1 - 0.7**30) / 0.3, rel=0.3)
+    return log, learn(log, SMALL, 0)
+
+
+STEPS, ENDS = 30, 1 - 0.96**30
+STAYS, FALLS = (lambda x, a=a: np.full((len(x), 1), a) for a in (-0.5, 0.5))
+
+
+def test_a_whole_episode_shows_an_early_end(ending) -> None:
+    log, model = ending
+    stays, falls = rolled(log, [STAYS, FALLS], model).episodes.mean(1)
+    assert stays == pytest.approx(STEPS, rel=0.1)
+    assert falls == pytest.approx(ENDS / 0.04, rel=0.15)
+
+
+def test_a_model_that_ends_episodes_too_often_is_put_right_as_the_logs_own_end(ending) -> None:
+    log, model = ending
+    question = Question(log, [FALLS], dataclasses.replace(SMALL, steps=(50, 50)))
+    biases = [*model.members.ends.biases[:-1], model.members.ends.biases[-1] + np.log(4.0)]
+    broken = eqx.tree_at(lambda nets: nets.ends.biases, model.members, biases)
+    question._results[learned] = dataclasses.replace(model, members=broken)
+    said, ended = evidence(question)[0], log.watches[0]
+    assert said.diagnostics["model_ends_ratio"] == pytest.approx(1 / 3.57, rel=0.2)  # four times the odds
+    assert said.draws["episode"].mean() < 0.6 * ENDS / 0.04
+    assert said.draws["episode" + AS_LOGGED].mean() == pytest.approx(ENDS / 0.04, rel=0.15)
+    assert ended.rate + said.draws[ended.quantity + AS_LOGGED].mean() == pytest.approx(ENDS, rel=0.15)
+
+
+@pytest.mark.parametrize("ratio", [0.2, 1.0, 3.0])
+def test_ends_at_a_constant_chance_are_put_right_exactly(ratio: float) -> None:
+    """Whether rollouts last to the last step or are cut half way."""
+    chance = np.array([0.01, 0.04]) / ratio
+    for followed in (STEPS, STEPS // 2):
+        early = 1 - (1 - chance) ** followed
+        lasting, ending = ended_as_logged(early / chance, early, ratio, STEPS)
+        np.testing.assert_allclose(lasting, (1 - np.array([0.99, 0.96]) ** STEPS) / [0.01, 0.04])
+        np.testing.assert_allclose(ending, 1 - np.array([0.99, 0.96]) ** STEPS)
+    never = ended_as_logged(np.array([STEPS]), np.zeros(1), ratio, STEPS)
+    np.testing.assert_allclose(never, [[STEPS], [0.0]], atol=1e-6)
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -102,14 +138,13 @@ def test_a_rollout_that_leaves_the_data_does_not_gain_by_it(linear, sign: float)
     columns = world.log(30, 0)
     columns["rewards"] = sign * (columns["rewards"] + 5.0)
     log = read_log(sbac.Dataset(**columns), world.discount)
-    found = rolled(log, [world.acts(world.gain)], dataclasses.replace(SMALL, model_steps=50), limit=-1.0)
+    found = rolled(log, [world.acts(world.gain)], learn(log, dataclasses.replace(SMALL, model_steps=50), 0), limit=-1.0)
     assert found.episodes == pytest.approx(0.0 if sign > 0 else world.length * log.data.rewards.mean(), rel=1e-4)
 
 
-def rolled(log, policies, effort, limit=np.inf):
-    """Rollouts in a model of this effort; fitted Q evaluation, which is not looked at, takes a few steps."""
-    short = dataclasses.replace(effort, steps=(50, 50))
-    return roll(Question(log, policies, short), learn(log, effort, 0), limit)
+def rolled(log, policies, model, limit=np.inf):
+    """Rollouts in a model; fitted Q evaluation, which is not looked at, takes a few steps."""
+    return roll(Question(log, policies, dataclasses.replace(SMALL, steps=(50, 50))), model, limit)
 
 
 def test_policies_on_the_device_walk_as_functions_do(linear) -> None:

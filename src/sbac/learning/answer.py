@@ -13,9 +13,10 @@ from sbac.errors import UserError
 from sbac.learning.plan import FEWEST_ROWS, LearnPlan
 from sbac.policy import Policy
 from sbac.records import parse
+from sbac.report.verdict import policy_name, verdict_lines
 from sbac.text import counted
 from sbac.trust.choice import CLONE, CandidateRecord, Choice, Promise
-from sbac.trust.describe import decimals, watched_text, worse
+from sbac.trust.describe import watched_text, worse
 
 ANSWER_FILE, POLICY_FILE, ONNX_FILE = "answer.json", "policy.safetensors", "policy.onnx"
 CARD_FILE, REPORT_FILE = "card.html", "report.html"
@@ -136,99 +137,70 @@ def is_above(row: CandidateRecord, choice: Choice) -> bool:
 # --- What is said -----------------------------------------------------------------------------------------------------
 
 
-class Circumstances(NamedTuple):
-    """What the text says beside the choice itself."""
+def answer_lines(
+    choice: Choice,
+    decision: Decision,
+    *,
+    notes: Sequence[str] = (),
+    warnings: Sequence[str] = (),
+    dropped: Sequence[str] = (),
+    next_step: str,
+    last: Sequence[str],
+) -> list[str]:
+    """At most twelve lines; warnings that find no place are counted.
 
-    data: Dataset
-    folder: Path | None
-    notes: Sequence[str]
-    """Of the log, and of how it was judged."""
-    warnings: Sequence[str]
-    dropped: Sequence[str]
-    files: Sequence[str]
-    minutes: float
-    minutes_taken: float
-    memory: float
-    """At most, in gigabytes."""
-
-
-def answer_lines(choice: Choice, decision: Decision, promise: Promise | None, about: Circumstances) -> list[str]:
-    """At most twelve lines; warnings that find no place are counted."""
-    last = [
-        *(f"{note}." for note in about.notes),
-        *([f"Not trained, for lack of time: {', '.join(about.dropped)}."] if about.dropped else []),
-        _next_step(decision, promise, about.data, about.folder),
-        *([f"Written to {about.folder}: {', '.join(about.files)}."] if about.files else []),
-        f"It took {about.minutes_taken:.1f} of {about.minutes:g} minutes and at most {about.memory:.1f} GB of memory.",
+    notes: of the log, and of how it was judged. dropped: candidates that were not trained. last: what ends the text.
+    """
+    row = decision.row
+    end = [
+        *(f"{note}." for note in notes),
+        *([f"Not trained, for lack of time: {', '.join(dropped)}."] if dropped else []),
+        next_step,
+        *last,
     ]
-    first = [_verdict_line(choice, decision, promise), _chosen_line(choice, decision)]
-    missing = "Against it" if decision.believed else "What is missing"
-    if decision.row is not None:
-        first += [f"Watched: {watched_text(each)}." for each in decision.row.watched[:MOST_WATCHED]]
-    rising = [] if decision.row is None else worse(decision.row)
-    against = [f"{missing}: {text}." for text in (*rising, *about.warnings)]
-    room = MOST_LINES - len(first) - len(last)
-    if len(against) > room:
-        rest = len(against) - room + 1
-        against = [*against[: room - 1], f"{missing}: {counted(rest, 'reason')} more, in answer.json."]
-    return [*first, *against, *last]
+    begin = opening_lines(choice, decision)
+    if row is not None:
+        begin += [f"Watched: {watched_text(each)}." for each in row.watched[:MOST_WATCHED]]
+    doubt = "Doubt" if decision.believed else "What is missing"
+    doubts = [f"{doubt}: {text}." for text in (*([] if row is None else worse(row)), *warnings)]
+    room = MOST_LINES - len(begin) - len(end)
+    if len(doubts) > room:
+        rest = len(doubts) - room + 1
+        doubts = [*doubts[: room - 1], f"{doubt}: {counted(rest, 'reason')} more, in {ANSWER_FILE}."]
+    return [*begin, *doubts, *end]
 
 
-def _verdict_line(choice: Choice, decision: Decision, promise: Promise | None) -> str:
-    log, row = choice.record.log, decision.row
-    if row is None:
-        earns = _short(log.episode)[0]
-        return f"Keep what you have: no policy is expected to be better than the log, which earns {earns} an episode."
-    if not decision.believed:
-        return (
-            "Nothing can be promised from this log. The policy is its clone, which does what the log does on average."
-        )
-    value, gain, low, high = _short(log.value, row.gain, row.gain_low, row.gain_high)
-    discounted = f"Discounted, it is expected to gain {gain} over the log's {value} (90 %: {low} to {high})."
-    if promise is None:
-        return f"The policy may be better than the log; a whole episode cannot be promised. {discounted}"
-    earns, gain, low, high = _short(log.episode, promise.gain, promise.low, promise.high)
-    gain += "" if promise.percent is None else f" ({promise.percent:+.0f} %)"
-    if promise.low > 0:
-        return (
-            f"Use the policy: it is expected to earn {gain} an episode over the log's {earns} (90 %: {low} to {high})."
-        )
-    interval = f"(90 %: {low} to {high})"
-    if promise.gain <= 0:
-        return f"The policy may be worse than the log: {gain} an episode over its {earns} {interval}. {discounted}"
-    line = f"The policy may be better than the log, {gain} an episode over its {earns}, or worse {interval}."
-    return f"{line} {discounted}" if row.gain_low is not None and row.gain_low > 0 else line
-
-
-def _short(level: float, *changes: float | None) -> list[str]:
-    """A number and differences from it, all with as many decimals as the largest needs for three digits."""
-    size = max(abs(value) for value in (level, *changes) if value is not None)
-    digits = max(decimals(size) - 1, 0)
-    return [f"{level:,.{digits}f}", *("?" if value is None else f"{value:+,.{digits}f}" for value in changes)]
-
-
-def _chosen_line(choice: Choice, decision: Decision) -> str:
+def opening_lines(choice: Choice, decision: Decision) -> list[str]:
+    """Whether to use a policy, what it is expected to earn, and which one it is."""
+    row, log = decision.row, choice.record.log
     judged = f"{len(choice.candidates)} policies were judged"
-    if decision.row is None:
-        best = choice.candidates[0].label
-        return f"{judged}, the clone of the log among them. The best is {best}: {CARD_FILE} says what it would change."
-    return f"It is {decision.row.label}; {judged}: {decision.reason}."
+    if row is None:
+        best = max(choice.candidates, key=lambda each: -math.inf if each.set_aside else each.promise)
+        return [
+            "Keep what you have: no policy is expected to earn more than the log.",
+            f"{judged}. The best is {policy_name(best.label)}. {verdict_lines(best, log)[-1]}",
+        ]
+    if not decision.believed:
+        return [f"Nothing can be promised from this log. The policy is {policy_name(row.label)}."]
+    return [*verdict_lines(row, log), f"It is {policy_name(row.label)}. {judged}: {decision.reason}."]
 
 
-def _next_step(decision: Decision, promise: Promise | None, data: Dataset, folder: Path | None) -> str:
+def next_step(decision: Decision, promise: Promise | None, data: Dataset, folder: Path | None) -> str:
+    """How many real episodes would settle it, with the command that plays them where there is a simulator."""
     if decision.row is None:
         return "Next: record episodes in which other actions are tried, or give more --minutes."
     deviation = decision.row.diagnostics.get("episode_deviation", float(data.returns.std()))
     gain = UNPROMISED if promise is None or deviation == 0 else promise.gain / deviation
     tries = episodes_to_settle(gain)
-    environment, played = data.task or data.environment or "ID", min(tries, MOST_TRIES)
+    environment, played = data.task or data.environment, min(tries, MOST_TRIES)
     if folder is None:
-        command = f"sbac.evaluate(answer.policy, {environment!r}, episodes={played})"
+        command = f"sbac.evaluate(answer.policy, {environment or 'ID'!r}, episodes={played})"
     else:
-        command = f"sbac evaluate {quote(str(folder / POLICY_FILE))} --env {environment} --episodes {played}"
+        command = f"sbac evaluate {quote(str(folder / POLICY_FILE))} --env {environment or 'ID'} --episodes {played}"
+    how = command if environment else f"let it act in them, or in a simulator: {command}"
     if tries > MOST_TRIES:
-        return f"Next: it would take more than {MOST_TRIES:,} real episodes to settle it. To play some: {command}"
-    return f"Next: {counted(tries, 'real episode')} would settle it: {command}"
+        return f"Next: more than {MOST_TRIES:,} real episodes would settle it. To play some: {command}"
+    return f"Next: {counted(tries, 'real episode')} would settle it: {how}"
 
 
 def episodes_to_settle(gain: float) -> int:

@@ -69,6 +69,8 @@ class LearnRequest:
         not_negative("seed", self.seed)
         if self.minutes is not None:
             checked_minutes(self.minutes)
+        if self.out is not None:
+            check_free(self.out)
 
     def say(self, line: str) -> None:
         if self.progress is not False:
@@ -121,13 +123,12 @@ def learn(
 def learn_from(data: Dataset, request: LearnRequest, clock: Clock) -> Answer:
     """The stages, one after the other. The clock runs since the log began to be read."""
     notes, problems = look(data, request.watch, request.ends), misleading(data)
-    for line in (*notes, *problems):
-        request.say(f"look: {line}")
     if request.out is not None and (finished := read_answer(request.out)) is not None:
         check_same(request.out, finished.plan, data, request)
         return as_answer(finished, None if finished.keep else Policy.load(request.out / POLICY_FILE), request.out)
     plan = plan_of(data, request)
-    request.say(plan_text(plan))
+    for line in (*(f"look: {text}" for text in (*notes, *problems)), plan_text(plan)):
+        request.say(line)
     with workplace(request.out) as folder:
         plan = read_plan(folder) or plan.with_time("start", clock.lap())
         write_plan(folder, plan)
@@ -145,12 +146,10 @@ def learn_from(data: Dataset, request: LearnRequest, clock: Clock) -> Answer:
 
 def plan_of(data: Dataset, request: LearnRequest) -> LearnPlan:
     """The plan that the folder has, or a new one."""
-    if request.out is not None:
-        check_free(request.out)
-        begun = read_plan(request.out)
-        if begun is not None:
-            check_same(request.out, begun, data, request)
-            return begun
+    begun = None if request.out is None else read_plan(request.out)
+    if request.out is not None and begun is not None:
+        check_same(request.out, begun, data, request)
+        return begun
     device = device_kind()
     minutes = DEFAULT_MINUTES[device] if request.minutes is None else request.minutes
     slow = slowness(data.observations.shape[1], data.actions.shape[1])

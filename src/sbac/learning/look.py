@@ -6,6 +6,7 @@ import numpy as np
 
 from sbac.data import Dataset
 from sbac.errors import UserError
+from sbac.text import counted
 from sbac.trust.ending import end_rule
 from sbac.trust.watching import watched_things
 
@@ -21,8 +22,9 @@ def look(data: Dataset, watch: Sequence[str] = (), ends: str | None = None) -> l
     observations, actions = data.observations.shape[1], data.actions.shape[1]
     lengths = np.diff(data.episodes, axis=1)[:, 0]
     lines = [
-        f"{data.name}: {len(data):,} rows, {len(data.episodes):,} episodes of {lengths.mean():,.0f} steps on average, "
-        f"{observations} observations, {actions} actions, mean return {data.returns.mean():.4g}"
+        f"{data.name}: {len(data):,} rows, {counted(len(data.episodes), 'episode')} of {lengths.mean():,.0f} steps on "
+        f"average, {counted(observations, 'observation')}, {counted(actions, 'action')}, mean return "
+        f"{data.returns.mean():.4g}"
     ]
     if not data.has_next_action.any():
         raise UserError(f"{data.name}: no episode has two rows; expected decisions that follow each other")

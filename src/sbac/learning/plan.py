@@ -54,9 +54,6 @@ class PlanRow:
     effort: Effort
     """Of the judge."""
     judge_seconds: float
-    most_rows: int | None = None
-    """Of the log; a larger one is for other rows."""
-    fewest_rows: int = 0
     options: Settings = field(default_factory=dict[str, Any])
     """What differs from the preset."""
 
@@ -81,108 +78,39 @@ def kind_of_critic(critic: str, alphas: Sequence[float], seconds: float, **optio
     return LearnCandidate(critic, settings, seconds, **options)
 
 
+def gpu_candidates(first: float, second: float, third: float) -> list[LearnCandidate]:
+    """The kinds of critic at the preset `tuned`, which take so many seconds."""
+    return [
+        kind_of_critic("mu", [1.0, 0.0625], first),
+        kind_of_critic("pi", [0.125, 0.25, 0.5], second, starts_from="mu"),
+        kind_of_critic("expectile", [0.25], third),
+    ]
+
+
 QUICK, FULL = EFFORTS["quick"], EFFORTS["full"]
 BRISK = replace(QUICK, replicates=3, steps=(2_000, 3_000), model_hidden=(128, 128), model_steps=3_000, model_members=5)
 GLANCE = replace(QUICK, replicates=2, steps=(2_900, 100), model_hidden=(64, 64), model_steps=500)
 """Of a log from which nothing can be promised: the card needs a judge, and the clone its steps."""
+PI, PI_QUARTER = sbac_candidate("pi", 1.0, 285), sbac_candidate("pi", 0.25, 90, "pi-1")
+MU, MU_SIXTEENTH = sbac_candidate("mu", 1.0, 55, "pi-1"), sbac_candidate("mu", 0.0625, 50, "pi-1")
+EXPECTILE = sbac_candidate("expectile", 0.25, 365)
+"""On two cores, with five seeds."""
+CORES = ("cpu", "quick", [20_000, 10_000])
 TABLE = (
-    PlanRow(
-        "a glance",
-        "any",
-        "quick",
-        [3_000],
-        2,
-        [LearnCandidate("bc", [{}], 10, algorithm="bc")],
-        GLANCE,
-        20,
-        most_rows=FEWEST_ROWS - 1,
-    ),
-    PlanRow(
-        "two cores, 5 minutes",
-        "cpu",
-        "quick",
-        [20_000, 10_000],
-        2,
-        [sbac_candidate("pi", 1.0, 150), sbac_candidate("mu", 1.0, 32, "pi-1")],
-        BRISK,
-        91,
-        fewest_rows=FEWEST_ROWS,
-    ),
-    PlanRow(
-        "two cores, 15 minutes",
-        "cpu",
-        "quick",
-        [20_000, 10_000],
-        5,
-        [
-            sbac_candidate("pi", 1.0, 285),
-            sbac_candidate("mu", 1.0, 55, "pi-1"),
-            sbac_candidate("pi", 0.25, 90, "pi-1"),
-        ],
-        QUICK,
-        190,
-        fewest_rows=FEWEST_ROWS,
-    ),
-    PlanRow(
-        "two cores, 30 minutes",
-        "cpu",
-        "quick",
-        [20_000, 10_000],
-        5,
-        [
-            sbac_candidate("pi", 1.0, 285),
-            sbac_candidate("mu", 1.0, 55, "pi-1"),
-            sbac_candidate("pi", 0.25, 90, "pi-1"),
-            sbac_candidate("mu", 0.0625, 50, "pi-1"),
-            sbac_candidate("expectile", 0.25, 365),
-        ],
-        QUICK,
-        270,
-        fewest_rows=FEWEST_ROWS,
-    ),
+    PlanRow("a glance", "any", "quick", [3_000], 2, [LearnCandidate("bc", [{}], 10, algorithm="bc")], GLANCE, 20),
+    PlanRow("two cores, 5 minutes", *CORES, 2, [replace(PI, seconds=150), replace(MU, seconds=32)], BRISK, 91),
+    PlanRow("two cores, 15 minutes", *CORES, 5, [PI, MU, PI_QUARTER], QUICK, 190),
+    PlanRow("two cores, 30 minutes", *CORES, 5, [PI, MU, PI_QUARTER, MU_SIXTEENTH, EXPECTILE], QUICK, 270),
     PlanRow(
         "GPU, 5 minutes",
-        "gpu",
-        "quick",
-        [40_000, 20_000],
-        5,
+        *("gpu", "quick", [40_000, 20_000], 5),
         [kind_of_critic("pi", [1.0, 0.25], 90), kind_of_critic("mu", [1.0], 40, starts_from="pi")],
-        QUICK,
-        70,
-        fewest_rows=FEWEST_ROWS,
+        *(QUICK, 70),
     ),
-    PlanRow(
-        "GPU, 10 minutes",
-        "gpu",
-        "tuned",
-        [100_000, 50_000],
-        3,
-        [
-            kind_of_critic("mu", [1.0, 0.0625], 140),
-            kind_of_critic("pi", [0.125, 0.25, 0.5], 80, starts_from="mu"),
-            kind_of_critic("expectile", [0.25], 130),
-        ],
-        FULL,
-        180,
-        fewest_rows=FEWEST_ROWS,
-    ),
-    PlanRow(
-        "GPU, 20 minutes",
-        "gpu",
-        "tuned",
-        [200_000, 100_000],
-        3,
-        [
-            kind_of_critic("mu", [1.0, 0.0625], 250),
-            kind_of_critic("pi", [0.125, 0.25, 0.5], 140, starts_from="mu"),
-            kind_of_critic("expectile", [0.25], 240),
-        ],
-        FULL,
-        200,
-        fewest_rows=FEWEST_ROWS,
-    ),
+    PlanRow("GPU, 10 minutes", "gpu", "tuned", [100_000, 50_000], 3, gpu_candidates(140, 80, 130), FULL, 180),
+    PlanRow("GPU, 20 minutes", "gpu", "tuned", [200_000, 100_000], 3, gpu_candidates(250, 140, 240), FULL, 200),
 )
-"""From small to large, for each device."""
+"""From small to large, for each device. The first is for logs with fewer than FEWEST_ROWS rows, the others are not."""
 
 
 @dataclass(frozen=True)
@@ -224,13 +152,7 @@ class LearnPlan:
 
 def rows_for(rows: int, device: str) -> list[PlanRow]:
     """Those for a log with so many rows, from small to large."""
-    return [
-        row
-        for row in TABLE
-        if row.device in (device, "any")
-        and row.fewest_rows <= rows
-        and (row.most_rows is None or rows <= row.most_rows)
-    ]
+    return [row for row in TABLE[1:] if row.device == device] if rows >= FEWEST_ROWS else [TABLE[0]]
 
 
 def least_minutes(rows: int, device: str, slowness: float) -> int:

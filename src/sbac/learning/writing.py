@@ -19,11 +19,12 @@ from sbac.learning.answer import (
     POLICY_FILE,
     REPORT_FILE,
     AnswerRecord,
-    Circumstances,
     Decision,
     answer_lines,
     decide_on,
     doubts_of,
+    next_step,
+    opening_lines,
 )
 from sbac.learning.plan import LearnPlan
 from sbac.policy import Policy
@@ -66,25 +67,24 @@ def write(
     promise = promise_of(decision.row, choice.record.log) if decision.row is not None and decision.believed else None
     record = keep_choice(learned, decision, folder)
     policy = None if decision.row is None else hand_over(learned.runs[0], record, folder)
-    card = build_card(learned.runs[0], read_log(learned.judged_on, record.discount), record)
+    opening = opening_lines(choice, decision)
+    card = build_card(learned.runs[0], read_log(learned.judged_on, record.discount), record, opening=opening)
     files.write_atomic(folder / CARD_FILE, card.encode())
     reasons = [] if decision.row is None else decision.row.warnings
     warnings = [*reasons, *log_doubts, *learned.problems]
     plan = plan.with_time("write", lap())
     names = [POLICY_FILE, ONNX_FILE, CARD_FILE]
-    written = [*(name for name in names if (folder / name).exists()), REPORT_FILE]
-    about = Circumstances(
-        data,
-        shown,
-        [*learned.notes, *drawn_note(learned)],
-        warnings,
-        plan.dropped or [],
-        written if shown is not None else [],
-        plan.minutes,
-        plan.spent / 60,
-        peak_memory(),
+    written = ", ".join([*(name for name in names if (folder / name).exists()), REPORT_FILE])
+    taken = f"It took {plan.spent / 60:.1f} of {plan.minutes:g} minutes and at most {peak_memory():.1f} GB of memory."
+    lines = answer_lines(
+        choice,
+        decision,
+        notes=[*learned.notes, *drawn_note(learned)],
+        warnings=warnings,
+        dropped=plan.dropped or [],
+        next_step=next_step(decision, promise, data, shown),
+        last=[taken] if shown is None else [f"Written to {shown}: {written}.", taken],
     )
-    lines = answer_lines(choice, decision, promise, about)
     files.write_atomic(folder / REPORT_FILE, report_page(lines, learned.runs, data).encode())
     answer = AnswerRecord(
         ANSWER_FORMAT,
@@ -115,7 +115,7 @@ def keep_choice(learned: Learned, decision: Decision, folder: Path) -> ChoiceRec
     record = replace(
         choice.record,
         label=choice.label if decision.row is None else decision.row.label,
-        reason=decision.reason,
+        reason=choice.reason if decision.row is None else decision.reason,
         candidates=[replace(row, path=paths.get(row.policy, row.path)) for row in choice.candidates],
         log=replace(choice.record.log, learned_elsewhere=[]),  # episodes that were drawn of the log are no other log
     )

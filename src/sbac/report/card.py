@@ -4,7 +4,6 @@ It says what the log does, what the policy would change and where, what improvem
 and what speaks against it.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,14 +12,15 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from sbac.nn import GaussianPolicy
+from sbac.policy import Policy
 from sbac.report.charts import Chart
 from sbac.report.drawing import COLOURS, GREY, new_figure, svg_element, svg_text
-from sbac.report.page import Head, PageCell, PagePart, PageTable, Row, Section, render, text_rows
+from sbac.report.page import PagePart, Section, compared_note, compared_table, render, text_rows
+from sbac.report.verdict import verdict_lines
 from sbac.runs import Run, policy_record
-from sbac.text import setting_text
 from sbac.trust.behaviour import behaviour_at, clone, compared_rows, departures
-from sbac.trust.choice import LOG, CandidateRecord, ChoiceRecord, LogRecord, policy_of, promise_of
-from sbac.trust.describe import basis, decimals, episode_text, log_text, logged_text, watched_text, worse
+from sbac.trust.choice import CandidateRecord, ChoiceRecord, LogRecord, policy_of
+from sbac.trust.describe import basis, decimals, watched_text, worse
 from sbac.trust.log import Acts, JudgedLog
 
 SHOWN_STATES = 5
@@ -46,8 +46,10 @@ class Departure:
     """The features that set the state apart: number, value, and deviations from the log's mean."""
 
 
-def build_card(run: Run, log: JudgedLog, choice: ChoiceRecord, label: str | None = None) -> str:
-    """The page. `label`: another policy than the one that was chosen."""
+def build_card(
+    run: Run, log: JudgedLog, choice: ChoiceRecord, label: str | None = None, opening: Sequence[str] = ()
+) -> str:
+    """The page. label: another policy than the one that was chosen. opening: what `sbac learn` says first."""
     chosen = label or choice.label
     about = next(row for row in choice.candidates if row.label == chosen)
     policy = policy_of(run, about)
@@ -57,12 +59,20 @@ def build_card(run: Run, log: JudgedLog, choice: ChoiceRecord, label: str | None
     states = largest(log, model, policy, rows, distances)
     truth = true_returns(run, about)
     sections = [
-        Section("short", "In short", [_verdict(about, choice)]),
+        Section("short", "In short", [_verdict(about, choice, opening)]),
         Section("improvement", "Expected improvement", [_improvement(choice.log, about, truth)]),
-        Section("changes", "What the policy would change", [_changes(distances, states)]),
+        Section(
+            "changes",
+            "What the policy would change",
+            [_changes(distances, states, members_text(policy, log.data.observations[rows]))],
+        ),
         Section("log", "What the log does", [_log_part(log, choice.log, run.record.notes or [])]),
         Section("basis", "What the estimate rests on", [_basis(about, choice)]),
-        Section("policies", "The policies that were compared", [_compared(choice)]),
+        Section(
+            "policies",
+            "The policies that were compared",
+            [PagePart(table=compared_table(choice), notes=[compared_note(choice)])],
+        ),
     ]
     title = f"Policy card: {policy_record(policy).algorithm}, {chosen}"
     learned = ", ".join(choice.log.learned_elsewhere) or log.data.name
@@ -117,36 +127,15 @@ def largest(
 # --- Text -------------------------------------------------------------------------------------------------------------
 
 
-def _verdict(about: CandidateRecord, choice: ChoiceRecord) -> PagePart:
-    promise = promise_of(about, choice.log)
-    logged = choice.log.value if promise is None else choice.log.episode
-    digits = decimals(logged)
-    low, high, gain = about.gain_low, about.gain_high, about.gain
-    if promise is not None:
-        low, high, gain = promise.low, promise.high, promise.gain
-    if gain is None:
-        answer = "Its training has diverged: do not use it."
-    elif low is None or high is None:
-        answer = "Nothing reliable can be said of its improvement from this log alone. The reasons stand below."
-    elif low > 0:
-        between = f"with 90 % between {low:.{digits}f} and {high:.{digits}f}"
-        answer = f"Expected to be better than the log by {gain:.{digits}f}, {between}."
-    elif high < 0:
-        answer = f"Expected to be worse than the log, by {-gain:.{digits}f}: do not use it."
-    else:
-        answer = f"It may be better or worse than the log: between {low:.{digits}f} and {high:.{digits}f}, at 90 %."
-    percent = "" if promise is None or promise.percent is None else f" The gain is {promise.percent:+.0f} % of that."
-    kind = f"returns of an episode of at most {choice.log.steps:,} steps"
-    kind = f"discounted returns (discount {choice.discount:g})" if promise is None else kind
-    units = f"In {kind}, of which the log's mean is {logged:.{digits}f}.{percent}"
-    texts = [f"{choice.label} was taken: {choice.reason}."]
+def _verdict(about: CandidateRecord, choice: ChoiceRecord, opening: Sequence[str]) -> PagePart:
+    lines = opening or verdict_lines(about, choice.log)
+    texts = [] if opening else [f"{choice.label} was taken: {choice.reason}."]
     if about.label != choice.label:
         texts.append(f"This card is about {about.label}.")
     texts += [f"Watched: {watched_text(each)}." for each in about.watched]
     warnings = [*about.warnings, *worse(about), *(f"The log: {text}" for text in choice.log.warnings)]
-    return PagePart(
-        lines=[answer], texts=texts, warnings=warnings, notes=[units, *choice.log.notes, *about.left_out, HIDDEN]
-    )
+    notes = [*choice.log.notes, *about.left_out, HIDDEN]
+    return PagePart(lines=lines, texts=texts, warnings=warnings, notes=notes)
 
 
 def _improvement(log: LogRecord, about: CandidateRecord, truth: list[float] | None) -> PagePart:
@@ -194,7 +183,19 @@ def returns_picture(
     return svg_element(svg_text(figure))
 
 
-def _changes(distances: NDArray[np.float64], states: Sequence[Departure]) -> PagePart:
+def members_text(policy: Policy, observations: NDArray[np.float32]) -> list[str]:
+    """How far the members of a committee are apart; nothing for another policy."""
+    members = policy.config.get("members")
+    if members is None:
+        return []
+    apart = 100 * policy.disagreement(observations)
+    return [
+        f"Its {len(members)} members are apart by {apart.mean():.1f} % of the range of actions on average, and by more "
+        f"than {np.quantile(apart, 0.9):.1f} % in one state in ten."
+    ]
+
+
+def _changes(distances: NDArray[np.float64], states: Sequence[Departure], members: Sequence[str]) -> PagePart:
     shares = [100 * float((distances > limit).mean()) for limit in (1, 2, 3)]
     text = (
         f"Over the log's states the policy's action lies {distances.mean():.1f} of the log's own deviations away "
@@ -202,9 +203,8 @@ def _changes(distances: NDArray[np.float64], states: Sequence[Departure]) -> Pag
         f"{shares[1]:.0f} %, more than 3, where there is hardly any data, in {shares[2]:.0f} %."
     )
     if not states:
-        return PagePart(
-            texts=[text, f"In no state does its action differ from that by more than {VISIBLE:.0%} of the range."]
-        )
+        alike = f"In no state does its action differ from that by more than {VISIBLE:.0%} of the range."
+        return PagePart(texts=[text, *members, alike])
     heads = ("state", "deviations", "the log on average", "the policy's", "features")
     rows = [
         (f"row {s.row}", f"{s.distance:.1f}", _numbers(s.log_action), _numbers(s.policy_action), _features(s))
@@ -214,7 +214,7 @@ def _changes(distances: NDArray[np.float64], states: Sequence[Departure]) -> Pag
         "The states where it departs most, one of each episode, with the features that set them apart: "
         "number = value (deviations from the log's mean)."
     )
-    return PagePart(texts=[text], table=text_rows(heads, rows), notes=[note])
+    return PagePart(texts=[text, *members], table=text_rows(heads, rows), notes=[note])
 
 
 def _numbers(values: NDArray[np.float64]) -> str:
@@ -242,34 +242,3 @@ def _basis(about: CandidateRecord, choice: ChoiceRecord) -> PagePart:
     if not about.diagnostics:
         return PagePart(texts=["Nothing could be estimated."])
     return PagePart(facts=dict(basis(about, decimals(choice.log.value))))
-
-
-def _compared(choice: ChoiceRecord) -> PagePart:
-    digits = decimals(choice.log.value)
-
-    def shown(value: float | None) -> str:
-        return "" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
-
-    def interval(row: CandidateRecord) -> str:
-        return "none" if row.gain_low is None else f"{shown(row.gain_low)} to {shown(row.gain_high)}"
-
-    def fate(row: CandidateRecord) -> str:
-        return "taken" if row.label == choice.label else "set aside" if row.set_aside else ""
-
-    first = [Row(LOG, [PageCell(text) for text in ("", *logged_text(choice.log), "", "", log_text(choice.log))])]
-    rows = [
-        Row(
-            row.label,
-            [
-                PageCell(setting_text(row.setting.get("alpha", ""))),
-                PageCell(episode_text(row)),
-                PageCell(shown(row.value)),
-                PageCell(shown(row.gain)),
-                PageCell(interval(row)),
-                PageCell(fate(row), below="; ".join(row.warnings)),
-            ],
-        )
-        for row in choice.candidates
-    ]
-    heads = ("policy", "alpha", "whole episode", "value", "gain", "90 % interval", "")
-    return PagePart(table=PageTable([Head(name) for name in heads], [*first, *rows]))

@@ -18,13 +18,14 @@ from sbac.records import as_json
 from sbac.report import charts
 from sbac.report.charts import Chart, Shown
 from sbac.report.drawing import colour_of
+from sbac.report.verdict import verdict_lines
 from sbac.results.measured import MeasuredRun
 from sbac.results.outcome import difference, replaced_text, verdict
 from sbac.results.series import Series, series_of
 from sbac.results.statistics import mean_interval, paired_difference
 from sbac.text import counted, counted_policies, number, number_or_blank, phases_text, setting_text, within
-from sbac.trust.choice import LOG, ChoiceRecord
-from sbac.trust.describe import decimals, episode_text, logged_text
+from sbac.trust.choice import LOG, CandidateRecord, ChoiceRecord
+from sbac.trust.describe import decimals, episode_text, log_text, logged_text
 
 HERE = Path(__file__).parent
 Strip = tuple[str, bytes]
@@ -174,36 +175,44 @@ def subtitle(records: Sequence[MeasuredRun], series: Sequence[Series]) -> str:
 
 
 def answer_section(choice: ChoiceRecord) -> Section:
-    """What the log alone says: the policy that is taken, what it is expected to gain, what speaks against it."""
+    """What the log alone says: the policy that is taken, what it is expected to earn, what speaks against it."""
     taken = next(candidate for candidate in choice.candidates if candidate.label == choice.label)
+    part = PagePart(
+        lines=[*verdict_lines(taken, choice.log), f"{choice.label} is taken: {choice.reason}."],
+        warnings=taken.warnings,
+        table=compared_table(choice),
+        notes=[f"{compared_note(choice)} sbac report --card says more of the policy that is taken."],
+    )
+    return Section("answer", "What the log says", [part])
+
+
+def compared_table(choice: ChoiceRecord) -> PageTable:
+    """All policies that were judged, below the log."""
     digits = decimals(choice.log.value)
-    if taken.gain is None or taken.gain_low is None:
-        expected = "Nothing reliable can be said of its gain over the log."
-    else:
-        expected = f"Expected gain over the log: {within(taken.gain, taken.gain_low, taken.gain_high, digits)}."
-    heads = ("policy", "whole episode", "gain over the log", "")
-    rows = [(LOG, logged_text(choice.log)[0], "", "")]
-    rows += [
-        (
+
+    def fate(row: CandidateRecord) -> str:
+        return "taken" if row.label == choice.label else "set aside" if row.set_aside else ""
+
+    def gain(row: CandidateRecord) -> str:
+        return "" if row.gain is None else within(row.gain, row.gain_low, row.gain_high, digits)
+
+    log = Row(LOG, [PageCell(text) for text in (logged_text(choice.log)[0], "", log_text(choice.log))])
+    rows = [
+        Row(
             row.label,
-            episode_text(row),
-            "" if row.gain is None else within(row.gain, row.gain_low, row.gain_high, digits),
-            "taken" if row is taken else "set aside" if row.set_aside else "",
+            [PageCell(episode_text(row)), PageCell(gain(row)), PageCell(fate(row), below="; ".join(row.warnings))],
         )
         for row in choice.candidates
     ]
-    words = (
-        f"By sbac select, from the log alone ({choice.log.name}); in brackets 90 % intervals. Gains are discounted "
-        f"({choice.discount:g}), over the log's {logged_text(choice.log)[1]}; a whole episode is what the policy earns "
-        "in a learned model, undiscounted. sbac report --card says more of the policy that is taken."
+    return _table(("policy", "whole episode", "gain over the log", ""), [log, *rows])
+
+
+def compared_note(choice: ChoiceRecord) -> str:
+    return (
+        f"From the log alone ({choice.log.name}); in brackets 90 % intervals. A whole episode: what it earns in "
+        f"a learned model, in at most {choice.log.steps:,} steps. Gains are discounted ({choice.discount:g}), over the "
+        f"log's {logged_text(choice.log)[1]}."
     )
-    part = PagePart(
-        lines=[f"{choice.label} is taken: {choice.reason}. {expected}"],
-        warnings=taken.warnings,
-        table=text_rows(heads, rows),
-        notes=[words],
-    )
-    return Section("answer", "What the log says", [part])
 
 
 def outcome_section(series: Sequence[Series]) -> Section:

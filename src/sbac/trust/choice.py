@@ -69,7 +69,8 @@ class CandidateRecord:
             return -math.inf
         if self.episode is None or self.episode_spread is None:
             return self.gain
-        return self.episode - PESSIMISM * self.episode_spread
+        # As the model says it: put right as the log's own episodes end, it ranks policies no better.
+        return self.diagnostics.get("model_episode", self.episode) - PESSIMISM * self.episode_spread
 
     @property
     def unit(self) -> float:

@@ -63,9 +63,6 @@ def promise_text(row: CandidateRecord, log: LogRecord) -> str:
     return f"promise: none for a whole episode; the discounted gain is {gain}"
 
 
-SHARES = {"rule": "of the steps", "end": "of the episodes end early"}
-
-
 def watched_text(watched: WatchedRate) -> str:
     """The log's rate and the policy's, with its interval."""
 
@@ -74,7 +71,9 @@ def watched_text(watched: WatchedRate) -> str:
 
     interval = "" if watched.low is None or watched.high is None else f" [{shown(watched.low)}, {shown(watched.high)}]"
     policy = "no estimate for the policy" if watched.rate is None else f"the policy {shown(watched.rate)}{interval}"
-    of = SHARES.get(watched.kind, "on average")
+    if watched.kind == "end":
+        return f"episodes that end early: the log {shown(watched.log)}, {policy}"
+    of = "of the steps" if watched.kind == "rule" else "on average"
     return f"{watched.name}: the log {shown(watched.log)} {of}, {policy}"
 
 

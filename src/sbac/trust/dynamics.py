@@ -5,7 +5,6 @@ that went on.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import equinox as eqx
@@ -26,28 +25,9 @@ WIDEST_END = 64
 """Of the layers for the end, which are half as wide as the others: ends are few, and easily learned by heart."""
 
 
-@dataclass(frozen=True)
-class Form:
-    """How a model is built: what `lab-notes/judge/bed.py` varies."""
-
-    members: int = 10
-    normalise: bool = True
-    """LayerNorm."""
-    likelihood: bool = True
-    """Learns mean and deviation, by their likelihood, in place of the mean by squared errors."""
-    end_sees_next: bool = True
-    """The end is a function of the next state too."""
-    terminal_states: bool = True
-    """The dynamics are learned through the s' of terminal rows, where the log has it."""
-    resampled: bool = True
-    """Each member learns from whole episodes drawn anew."""
-    noise: bool = True
-    """Rollouts draw from the member's deviation."""
-
-
 class MemberNets(eqx.Module):
     """Two networks. `moves`: (s, a) to the change of the state and what is earned, each with the logarithm of its
-    deviation where that is learned; `ends`: to the logit of an end."""
+    deviation; `ends`: (s, a, s') to the logit of an end."""
 
     moves: MLP
     ends: MLP
@@ -74,7 +54,8 @@ class Model(eqx.Module):
 
     members: MemberNets
     scales: Scales
-    form: Form = eqx.field(static=True)
+    noise: bool = eqx.field(static=True)
+    """Whether what it expects is drawn from a member's deviation."""
     exact_ends: bool = eqx.field(static=True)
     """Whether the end was learned from true next states, and not from those that the member expects."""
     ends_seen: bool = eqx.field(static=True)
@@ -84,6 +65,11 @@ class Model(eqx.Module):
     observation_mean: Float[Array, " obs"] | float = 0.0
     observation_std: Float[Array, " obs"] | float = 1.0
 
+    @property
+    def count(self) -> int:
+        """Of the members."""
+        return len(self.members.ends.biases[0])
+
     def __call__(
         self,
         states: Float[Array, "rows obs"],
@@ -91,11 +77,11 @@ class Model(eqx.Module):
         noise: Float[Array, "rows obs"] | float = 0.0,
     ) -> "Outcome":
         def member(member: MemberNets) -> tuple[Array, ...]:
-            moves = split(self.form, member.moves(states, actions), states.shape[1])
+            moves = split(member.moves(states, actions), states.shape[1])
             expected = states + self.scales.change * moves.change
-            drawn = expected + self.scales.change * jnp.exp(moves.log_std) * noise if self.form.noise else expected
+            drawn = expected + self.scales.change * jnp.exp(moves.log_std) * noise if self.noise else expected
             seen = drawn if self.exact_ends else expected
-            ends = jax.nn.sigmoid(end_logit(self.form, self.scales, member.ends, states, actions, seen))
+            ends = jax.nn.sigmoid(end_logit(self.scales, member.ends, states, actions, seen))
             if self.ends_by is not None:
                 ruled = self.ends_by(drawn * self.observation_std + self.observation_mean).astype(jnp.float32)
                 # Dynamics that saw no state behind an end rarely reach one: what was learned of ends still counts.
@@ -123,22 +109,18 @@ class Moves(eqx.Module):
 
     change: Float[Array, "rows obs"]
     earned: Float[Array, "rows earned"]
-    log_std: Float[Array, "rows obs"] | float
-    earned_log_std: Float[Array, "rows earned"] | float
+    log_std: Float[Array, "rows obs"]
+    earned_log_std: Float[Array, "rows earned"]
 
 
-def split(form: Form, outputs: Float[Array, "rows outputs"], size: int) -> Moves:
+def split(outputs: Float[Array, "rows outputs"], size: int) -> Moves:
     """`size`: of a state."""
-    if not form.likelihood:
-        return Moves(outputs[:, :size], outputs[:, size:], 0.0, 0.0)
     means, raw = jnp.split(outputs, 2, axis=-1)
     log_stds = bounded_log_std(raw)
     return Moves(means[:, :size], means[:, size:], log_stds[:, :size], log_stds[:, size:])
 
 
-def end_logit(form: Form, scales: Scales, net: MLP, states: Array, actions: Array, following: Array) -> Array:
-    if not form.end_sees_next:
-        return net.scalar(states, actions)
+def end_logit(scales: Scales, net: MLP, states: Array, actions: Array, following: Array) -> Array:
     return net.scalar(states, actions, following, scales.outside(following))
 
 
@@ -154,10 +136,9 @@ class Lessons(eqx.Module):
     ended: Float[Array, " rows"]
 
 
-def learn(log: JudgedLog, effort: Effort, seed: int, form: Form | None = None) -> Model:
+def learn(log: JudgedLog, effort: Effort, seed: int) -> Model:
     """Trains the members on the log, each with its own first weights, batches and episodes."""
-    form = form or Form(effort.model_members, noise=effort.model_noise)
-    t, behind = log.transitions, log.data.terminal_observations if form.terminal_states else None
+    t, behind = log.transitions, log.data.terminal_observations
     following, has_next = t.next_states, t.going_on
     if behind is not None:
         ends = np.flatnonzero(np.asarray(t.going_on) == 0)
@@ -172,59 +153,55 @@ def learn(log: JudgedLog, effort: Effort, seed: int, form: Form | None = None) -
     scales = Scales(usual, mean, std, t.states.min(0), t.states.max(0))
     wanted = jnp.where(std > 0.0, (earned - mean) / jnp.where(std > 0.0, std, 1.0), 0.0)
     lessons = Lessons(t.states, t.actions, change / usual, wanted, has_next, 1.0 - t.going_on)
-    exact = form.noise and behind is not None
-    drawn = drawn_episodes(log, form, seed)
-    keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), form.members)
-    members = _learn(
-        form, effort.model_hidden, effort.batch_size, exact, effort.model_steps, keys, drawn, scales, lessons
-    )
+    exact = effort.model_noise and behind is not None
+    drawn = drawn_episodes(log, effort.model_members, seed)
+    keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), effort.model_members)
+    members = _learn(effort.model_hidden, effort.batch_size, exact, effort.model_steps, keys, drawn, scales, lessons)
     scale = (jnp.asarray(x, jnp.float32) for x in (log.units.observation_mean, log.units.observation_std))
-    return Model(members, scales, form, exact, behind is not None, log.ends_by, *scale)
+    return Model(members, scales, effort.model_noise, exact, behind is not None, log.ends_by, *scale)
 
 
-def drawn_episodes(log: JudgedLog, form: Form, seed: int) -> Resampling | None:
-    """The episodes that each member learns from; None: all from all."""
-    return resample(log, form.members, 1, np.random.default_rng(seed)) if form.resampled else None
+def drawn_episodes(log: JudgedLog, members: int, seed: int) -> Resampling:
+    """The episodes that each member learns from."""
+    return resample(log, members, 1, np.random.default_rng(seed))
 
 
-@partial(jit, static=(0, 1, 2, 3, 4))
+@partial(jit, static=(0, 1, 2, 3))
 def _learn(
-    form: Form,
     hidden: tuple[int, ...],
     batch_size: int,
     exact_ends: bool,
     steps: int,
     keys: PRNGKeyArray,
-    drawn: Resampling | None,
+    drawn: Resampling,
     scales: Scales,
     lessons: Lessons,
 ) -> MemberNets:
     size, inputs = lessons.states.shape[1], lessons.states.shape[1] + lessons.actions.shape[1]
-    outputs = (size + lessons.earned.shape[1]) * (2 if form.likelihood else 1)
-    end_inputs = inputs + 2 * size * form.end_sees_next
+    outputs = 2 * (size + lessons.earned.shape[1])
     end_hidden = tuple(min(WIDEST_END, width // 2) for width in hidden[:2])
 
     def first(key: PRNGKeyArray) -> MemberNets:
         move_key, end_key = jax.random.split(key)
-        moves = MLP.create(move_key, inputs, hidden, outputs, normalise=form.normalise)
-        return MemberNets(moves, MLP.create(end_key, end_inputs, end_hidden, 1, normalise=form.normalise))
+        moves = MLP.create(move_key, inputs, hidden, outputs, normalise=True)
+        return MemberNets(moves, MLP.create(end_key, inputs + 2 * size, end_hidden, 1, normalise=True))
 
     def loss(member: MemberNets, batch: Lessons) -> Float[Array, ""]:
-        moves = split(form, member.moves(batch.states, batch.actions), size)
+        moves = split(member.moves(batch.states, batch.actions), size)
         moved = surprise(moves.change, moves.log_std, batch.change) * batch.has_next
         gained = surprise(moves.earned, moves.earned_log_std, batch.earned)
         change = batch.change if exact_ends else jax.lax.stop_gradient(moves.change)
         following = batch.states + scales.change * change
-        logit = end_logit(form, scales, member.ends, batch.states, batch.actions, following)
+        logit = end_logit(scales, member.ends, batch.states, batch.actions, following)
         ended = jax.nn.softplus(logit) - batch.ended * logit  # -log likelihood
         return (moved + gained + ended).mean()
 
-    def one(key: PRNGKeyArray, rows: Int[Array, " most"] | None, count: Int[Array, ""]) -> MemberNets:
+    def one(key: PRNGKeyArray, rows: Int[Array, " most"], count: Int[Array, ""]) -> MemberNets:
         first_key, batch_key = jax.random.split(key)
 
         def step(i: Array, trained: Trained[MemberNets]) -> Trained[MemberNets]:
             places = jax.random.randint(jax.random.fold_in(batch_key, i), (batch_size,), 0, count)
-            batch = take(lessons, places if rows is None else rows[places])
+            batch = take(lessons, rows[places])
 
             def of_batch(member: MemberNets) -> tuple[Array, None]:
                 return loss(member, batch), None
@@ -233,11 +210,10 @@ def _learn(
 
         return loop(steps, step, Trained.create(first(first_key))).model
 
-    counts = jnp.full(len(keys), len(lessons.states)) if drawn is None else drawn.counts
-    return jax.vmap(one)(keys, None if drawn is None else drawn.rows, counts)
+    return jax.vmap(one)(keys, drawn.rows, drawn.counts)
 
 
-def surprise(mean: Array, log_std: Array | float, truth: Array) -> Float[Array, " rows"]:
+def surprise(mean: Array, log_std: Array, truth: Array) -> Float[Array, " rows"]:
     """The negative log likelihood times the variance: the mean then learns by its squared error.
 
     Without this weight a member takes for noise what it has not learned yet, and then learns it no more.

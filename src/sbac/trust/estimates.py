@@ -11,7 +11,7 @@ from sbac.data import Dataset, load
 from sbac.errors import UserError, not_negative, unknown
 from sbac.trust.doubts import believed, doubts, episode_goes_beyond, student
 from sbac.trust.estimators import ALWAYS, ESTIMATORS
-from sbac.trust.evidence import Effort, Facts, Question, facts_of, find_effort
+from sbac.trust.evidence import AS_LOGGED, Effort, Facts, Question, facts_of, find_effort
 from sbac.trust.log import Acts, read_log
 from sbac.trust.watching import Watched, WatchedRate
 
@@ -24,6 +24,8 @@ fooled by policies that fall; with the model's word in the middle more intervals
 (`lab-notes/judge`)."""
 UNKNOWN = 0.2
 """In deviations of the log's returns: the error of such a gain that no resampling shows. Found on the same runs."""
+UNKNOWN_EPISODE = 0.5
+"""The same of a whole episode, in deviations of what the log's earn."""
 
 
 @dataclass(frozen=True)
@@ -118,11 +120,8 @@ def conclude(facts: Facts, learned: bool = False, watches: Sequence[Watched] = (
     value = facts["log"] + gain.mean
     value_half = math.hypot(gain_half, quantile * facts.get("fitted_log_spread", 0.0))
     episode = combined(facts, "episode")
-    # The log's own episodes are too short in the model, or too long, and so may others be: half of what it misses is
-    # put right, and half widens the interval.
-    missed = facts.get("model_missed", 0.0) / 2 if "model_episode" in facts else 0.0
     episode_half = math.hypot(
-        student(fewest(facts, "episode")) * episode.deviation, episode.apart, missed, UNKNOWN * episode_unit
+        student(fewest(facts, "episode")) * episode.deviation, episode.apart, UNKNOWN_EPISODE * episode_unit
     )
     warnings = doubts(facts)
     if warnings and not math.isfinite(gain.mean):  # nobody is left: what was said may still be looked at
@@ -131,7 +130,7 @@ def conclude(facts: Facts, learned: bool = False, watches: Sequence[Watched] = (
     episode_optimism = OPTIMISM * facts["distance"] * episode_unit
     possible = facts.get("lowest_episode", -math.inf), facts.get("highest_episode", math.inf)
     mean, low, high = np.clip(
-        episode.mean - missed + np.array([0.0, -episode_half - episode_optimism, episode_half]), *possible
+        episode.mean + np.array([0.0, -episode_half - episode_optimism, episode_half]), *possible
     ).tolist()
     if episode_goes_beyond(facts):
         mean = math.nan
@@ -181,13 +180,19 @@ class Combined(NamedTuple):
 
 def combined(facts: Facts, quantity: str) -> Combined:
     """What the model says, where it is asked, and by how much others differ from it. Without it all weigh the same:
-    what is wrong with any of them is not what its spread shows."""
+    what is wrong with any of them is not what its spread shows.
+
+    The log's own episodes are too short in the model, or too long, and so may others be. So the mean lies in the middle
+    between what it says and what it would say `AS_LOGGED`, and the whole difference widens the interval.
+    """
     names = [f"{name}_{quantity}" for name in ESTIMATORS if f"{name}_{quantity}" in facts]
     if not names:
         return Combined(math.nan, math.nan, math.nan)
     if (leading := f"model_{quantity}") in names:
         apart = DISSENT * max(abs(facts[name] - facts[leading]) for name in names)
-        return Combined(facts[leading], facts[f"{leading}_spread"], apart)
+        right = leading + AS_LOGGED if leading + AS_LOGGED in facts else leading
+        mean, deviation = ((facts[leading + part] + facts[right + part]) / 2 for part in ("", "_spread"))
+        return Combined(mean, deviation, math.hypot(apart, facts[right] - facts[leading]))
     offsets = [facts[name] - facts[names[0]] for name in names]
     offset = sum(offsets) / len(names)
     deviation = math.hypot(*(facts[f"{name}_spread"] for name in names)) / len(names)

@@ -29,8 +29,17 @@ class Knowledge:
     true_returns: NDArray[np.float64]
     lengths: NDArray[np.float64]
     true_lengths: NDArray[np.float64]
+    ends: NDArray[np.float64]
+    """The share of the episodes that end, and not by a time limit."""
+    true_ends: NDArray[np.float64]
     error: float
     """The standard error of the mean return of such episodes, which chance alone explains."""
+
+    @property
+    def ends_ratio(self) -> float:
+        """How often the log's episodes end, per step, for once that they do in the model."""
+        in_model = self.ends.sum() / self.lengths.sum()
+        return float(self.true_ends.sum() / self.true_lengths.sum() / in_model) if in_model > 0 else 1.0
 
     def facts(self) -> dict[str, float]:
         missed = self.returns - self.true_returns
@@ -39,6 +48,7 @@ class Knowledge:
             "model_missed_spread": float(np.hypot(missed.std(ddof=1), self.error)),
             "model_log_length": float(self.lengths.mean()),
             "log_length": float(self.true_lengths.mean()),
+            "model_ends_ratio": self.ends_ratio,
         }
 
 
@@ -49,10 +59,10 @@ def know(question: Question, model: Model) -> Knowledge:
     from the clone's at its own state. So a clone that is not what acted cannot be blamed on the model: where the model
     is right, the actions are the log's. An episode that a time limit cut is followed for as many steps as it had.
     """
-    log, members, most = question.log, model.form.members, question.log.longest
-    drawn, lengths = drawn_episodes(log, model.form, question.seed), np.diff(log.data.episodes, axis=1)[:, 0]
+    log, members, most = question.log, model.count, question.log.longest
+    drawn, lengths = drawn_episodes(log, members, question.seed), np.diff(log.data.episodes, axis=1)[:, 0]
     everyone = np.arange(log.episodes)
-    held_out = [everyone] * members if drawn is None else [np.flatnonzero(times == 0) for times in drawn.weights]
+    held_out = [np.flatnonzero(times == 0) for times in drawn.weights]
     rng = np.random.default_rng(question.seed)
     # As many for every member, so that one program serves all.
     chosen = np.concatenate([rng.choice(left if len(left) else everyone, EPISODES) for left in held_out])
@@ -76,7 +86,8 @@ def know(question: Question, model: Model) -> Knowledge:
     error = float(returns.std() / np.sqrt(min(members * EPISODES, log.episodes)))
     return Knowledge(
         by_member(walk.earned[0, :, 0]), by_member(returns[chosen]),
-        by_member(walk.lived[0]), by_member(lasted[chosen]), error,
+        by_member(walk.lived[0]), by_member(lasted[chosen]),
+        by_member(1.0 - walk.survived[0]), by_member((~cut & (lengths <= most))[chosen]), error,
     )  # fmt: skip
 
 

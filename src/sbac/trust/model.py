@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sbac.nn.typed import take
 from sbac.trust.dynamics import Model, disagreements, learn
-from sbac.trust.evidence import Evidence, Question
+from sbac.trust.evidence import AS_LOGGED, Evidence, Question
 from sbac.trust.fitting import fit, values_at
 from sbac.trust.knowing import Knowledge, know
 from sbac.trust.walking import episode_returns, follow, world_of
@@ -28,12 +28,16 @@ def evidence(question: Question) -> list[Evidence]:
     """Of each member the gain and what a whole episode earns."""
     rolled, logged = question.once(rollouts), episode_returns(question.log)
     own = {"log_episode": float(logged.mean()), "episode_deviation": float(logged.std())}
-    shared = own | question.once(knowledge).facts()
+    known = question.once(knowledge)
+    shared = own | known.facts()
     said: list[Evidence] = []
     for number, share in enumerate(rolled.shares):
         sums, steps, ended = rolled.watched[number], rolled.lengths[number], rolled.early[number]
+        lasting, ending = ended_as_logged(steps, ended, known.ends_ratio, question.log.longest)
         draws = {"gain": rolled.gains[number], "episode": rolled.episodes[number]}
+        draws |= {"episode" + AS_LOGGED: rolled.per_step[number] * lasting}
         draws |= watched_draws(question.log.watches, sums, steps, ended)
+        draws |= {each.quantity + AS_LOGGED: ending - each.rate for each in question.log.watches if each.kind == "end"}
         said.append(Evidence(draws, {"model_share": float(share), **shared}))
     return said
 
@@ -52,6 +56,18 @@ def knowledge(question: Question) -> Knowledge:
     return know(question, question.once(learned))
 
 
+def ended_as_logged(
+    lengths: NDArray[np.float64], early: NDArray[np.float64], ratio: float, steps: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """How many of `steps` steps episodes last and how many end early, if each step ended them `ratio` times as often.
+
+    lengths, early: the same as they are in the model. Where a rollout was cut, the episode goes on as before.
+    """
+    ends = np.clip(ratio * early / np.maximum(lengths, 1e-9), 1e-9, 1.0)
+    early = 1.0 - (1.0 - ends) ** steps
+    return early / ends, early
+
+
 @dataclass(frozen=True)
 class Rollouts:
     """What the rollouts of each member say of every policy, in the log's units: (policies, members)."""
@@ -68,6 +84,8 @@ class Rollouts:
     """The steps of an episode, before a cut."""
     early: NDArray[np.float64]
     """The share of episodes that end before their last step."""
+    per_step: NDArray[np.float64]
+    """What one of these steps earns."""
     watched: NDArray[np.float64]
     """(policies, members, watched): what the user watches, summed over these steps."""
 
@@ -77,7 +95,7 @@ def roll(question: Question, model: Model, limit: float) -> Rollouts:
 
     Every member starts from the same states, so that members differ in what they learned alone.
     """
-    log, policies, members, fitted = question.log, len(question.policies), model.form.members, question.once(fit)
+    log, policies, members, fitted = question.log, len(question.policies), model.count, question.once(fit)
     chosen = np.unique(np.linspace(0, log.episodes - 1, min(ROLLOUTS, log.episodes)).astype(int))
     starts = np.tile(np.asarray(log.starts)[chosen], (policies, members, 1))
     member = np.repeat(np.arange(members), len(chosen))
@@ -101,11 +119,13 @@ def roll(question: Question, model: Model, limit: float) -> Rollouts:
     logged = float(fitted.returns[chosen].mean())
     cut = np.asarray(walk.survived, np.float64) * (steps - np.asarray(walk.lasted, np.float64))
     discounted, earned = by_member(walk.discounted), by_member(walk.earned)
+    lengths = by_member(walk.lived)
     return Rollouts(
         discounted[..., 0] + by_member(behind) - logged,
         earned[..., 0] + by_member(cut) * min(float(log.data.rewards.mean()), 0.0),
         1.0 - by_member(walk.alive).mean(1),
-        by_member(walk.lived),
+        lengths,
         1.0 - by_member(walk.survived),
+        earned[..., 0] / np.maximum(lengths, 1e-9),
         earned[..., 1:],
     )

@@ -142,8 +142,8 @@ def test_the_page_of_a_judged_run_opens_with_the_answer(tmp_path: Path) -> None:
     page = run_page(describe(made_run(environment=None)))
     assert "sbac select RUN judges these policies" in page and "is taken" not in page
     for warnings, said in (
-        ((), "seed=1 is taken: it promises the most. Expected gain over the log: 7.00 [5.00, 9.00]."),
-        (("far away",), "it promises the most. Nothing reliable can be said of its gain over the log."),
+        ((), "Discounted, it is expected to earn 57.0 over 50.0: +7.0, with 90 % between +5.0 and +9.0."),
+        (("far away",), "Nothing can be promised of the policy from this log alone."),
     ):
         run = judged_run(tmp_path / str(len(warnings)), gain=7.0, warnings=warnings)
         assert run.folder is not None

@@ -1,0 +1,166 @@
+"""Kill -9 and Ctrl-C at many moments of real commands, and what becomes of them: tables in Markdown.
+
+    python lab-notes/learn/signals.py kill --out runs/signals
+    python lab-notes/learn/signals.py interrupt --out runs/signals
+
+kill: `sbac learn` on the first 5,000 rows of hopper-demo, with two small candidates, is killed at ten moments and
+called again. The plan must stay, and the answer and every policy must be those of the command that nothing disturbed.
+interrupt: Ctrl-C in every stage of `learn`, and in `train` and `select`; the seconds until the process is gone.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import sbac
+import sbac.learning.writing  # imports what the commands need
+from sbac import cli
+from sbac.learning import plan
+
+ROWS = 5_000
+
+
+def small_table() -> None:
+    """In place of the table of plans: a row with the candidates of the shortest one, and networks of seconds."""
+    row = plan.TABLE[1]
+    effort = replace(row.effort, replicates=2, hidden=(16,), steps=(100, 100), model_hidden=(16,), model_steps=100)
+    options = {"hidden": [8], "ratio_hidden": [8], "batch_size": 16, "critics": 2}
+    plan.TABLE = (plan.TABLE[0], replace(row, steps=[400, 200], effort=effort, options=options))
+
+
+def start(words: Sequence[str], cache: Path, said: Path) -> int:
+    """A command as a process of its own, forked from this one, which has imported everything and started nothing."""
+    process = os.fork()
+    if process:
+        return process
+    for number in (1, 2):
+        os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
+    sys.stdout, sys.stderr = (open(number, "w", buffering=1) for number in (1, 2))
+    sys.argv = ["sbac", *words]
+    jax.config.update("jax_compilation_cache_dir", str(cache))
+    os._exit(cli.main())
+
+
+def finish(words: Sequence[str], cache: Path, said: Path) -> float:
+    """Runs a command to its end; its seconds."""
+    began = time.monotonic()
+    assert os.waitpid(start(words, cache, said), 0)[1] == 0, said.read_text()
+    return time.monotonic() - began
+
+
+def answer_of(folder: Path) -> dict[str, Any]:
+    """What must be the same: all but times."""
+    said = json.loads((folder / "answer.json").read_text())
+    lines = [line for line in said["lines"] if not line.startswith(("It took", "Written to", "Next:"))]
+    return {**{k: v for k, v in said.items() if k not in ("plan", "minutes_taken")}, "lines": lines}
+
+
+def policies_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.safetensors"))}
+
+
+def kill(out: Path, count: int) -> None:
+    log, cache, whole, said = out / "log.npz", out / "cache", out / "whole", out / "said.txt"
+    words = ["learn", str(log), "--minutes", "30", "--out"]
+    finish([*words, str(out / "warm")], cache, said)  # compiles
+    took = finish([*words, str(whole)], cache, said)
+    print(f"undisturbed: {took:.0f} s\n\n```text\n{said.read_text()}```\n", flush=True)
+    print("| killed after | it had said last | the plan was written | same row | same answer | same policies |")
+    print("|---|---|---|---|---|---|", flush=True)
+    for number in range(1, count + 1):
+        folder, said, moment = out / f"killed-{number}", out / f"killed-{number}.txt", took * number / (count + 0.5)
+        process = start([*words, str(folder)], cache, said)
+        time.sleep(moment)
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        lines = said.read_text().splitlines() if said.exists() else []
+        begun = plan.read_plan(folder) if folder.exists() else None
+        finish([*words, str(folder)], cache, said)
+        ended = plan.read_plan(folder)
+        assert ended is not None
+        cells = [
+            f"{moment:.1f} s",
+            lines[-1].replace(str(out), "OUT") if lines else "nothing",
+            "yes" if begun else "no",
+            "-" if begun is None else yes(begun.row == ended.row),
+            yes(answer_of(folder) == answer_of(whole)),
+            yes(policies_of(folder) == policies_of(whole)),
+        ]
+        print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def yes(same: bool) -> str:
+    return "yes" if same else "NO"
+
+
+def interrupt(out: Path) -> None:
+    log, cache, fresh, run = out / "log.npz", out / "cache", out / "no-cache", out / "run"
+    learn, train = ["learn", str(log), "--minutes", "30", "--out"], ["train", str(log), "--no-evaluate", "--out"]
+    if not (out / "warm").exists():
+        finish([*learn, str(out / "warm")], cache, out / "said.txt")
+    if not run.exists():
+        finish([*train, str(run), "--steps", "100", "--hidden", "8"], cache, out / "said.txt")
+    stages: list[tuple[str, list[str], str, float, Path]] = [
+        ("learn: it reads the log", [*learn, "FOLDER"], "", 0.2, cache),
+        ("learn: look and probe", [*learn, "FOLDER"], "look:", 0.5, fresh),
+        ("learn: compiling", [*learn, "FOLDER"], "train 1", 5.0, fresh),
+        ("learn: second candidate", [*learn, "FOLDER"], "train 2", 0.5, cache),
+        ("learn: judge, compiling", [*learn, "FOLDER"], "judge:", 4.0, fresh),
+        ("learn: judge", [*learn, "FOLDER"], "judge:", 4.0, cache),
+        ("learn: write", [*learn, "FOLDER"], "write:", 0.5, cache),
+        ("train: compiling", [*train, "FOLDER", "--preset", "tuned"], "", 20.0, fresh),
+        ("train: in a chunk", [*train, "FOLDER", "--hidden", "8", "--steps", "100000"], "", 40.0, cache),
+        ("select: compiling", ["select", str(run)], "", 20.0, fresh),
+        ("select", ["select", str(run)], "", 40.0, cache),
+    ]
+    print("| stage | seconds until it is gone | exit code | what it says last |")
+    print("|---|---|---|---|", flush=True)
+    for number, (name, words, line, more, where) in enumerate(stages):
+        folder, said = out / f"interrupted-{number}", out / f"interrupted-{number}.txt"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(fresh, ignore_errors=True)
+        said.write_text("")
+        process = start([str(folder) if word == "FOLDER" else word for word in words], where, said)
+        while line and not any(each.startswith(line) for each in said.read_text().splitlines()):
+            time.sleep(0.05)
+        time.sleep(more)
+        before, began = said.read_text(), time.monotonic()
+        os.kill(process, signal.SIGINT)
+        code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        took = time.monotonic() - began
+        last = said.read_text().removeprefix(before).strip().replace(str(folder), "FOLDER").replace(str(run), "RUN")
+        print(f"| {name} | {took:.1f} | {code} | {last} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("kill", "interrupt"))
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--count", type=int, default=10, help="kills")
+    asked = parser.parse_args()
+    small_table()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    if not (asked.out / "log.npz").exists():
+        log = sbac.load("hopper-demo")
+        names = ("observations", "actions", "rewards", "terminals", "timeouts")
+        columns: dict[str, Any] = {name: getattr(log, name)[:ROWS] for name in names}
+        columns["timeouts"][-1] = not columns["terminals"][-1]
+        sbac.Dataset(**columns).save(asked.out / "log.npz")
+    if asked.what == "kill":
+        kill(asked.out, asked.count)
+    else:
+        interrupt(asked.out)
+
+
+if __name__ == "__main__":
+    main()
