@@ -38,8 +38,8 @@ def add(commands: Commands) -> None:
         nargs="*",
         default=["model"],
         metavar="NAME",
-        help="estimators beside fitted Q evaluation: model, a learned model, and weighted, which is about p.sample "
-        "(default: model; none is faster and gives fewer warnings)",
+        help="estimators beside fitted Q evaluation (default: model, a learned one; none is faster and gives fewer "
+        "warnings)",
     )
     parser.add_argument(
         "--watch",

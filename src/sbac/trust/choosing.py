@@ -69,7 +69,7 @@ def select(
     data: the log to judge them on; None: the one that the runs learned from.
     effort: "quick", "full" or an `Effort`; None: quick for runs of preset quick, full for others.
     beside: the estimators that judge them beside fitted Q evaluation; their disagreement widens the intervals. "model"
-        is a learned model, "weighted" makes the weighted estimates, where the effective sample size allows.
+        is a learned model.
     progress: is told what is being done, how far it is, and how far it goes.
     watch: what is evaluated beside the reward: columns, rules such as "glucose < 70", which count as bad things, and
         "end", the episodes that end early, which is watched wherever a log has ends.

@@ -121,7 +121,6 @@ BASIS = {
     "a whole episode in the learned model, undiscounted, and the deviation of its members": (
         "{model_episode:.{digits}f}; {model_episode_spread:.{digits}f}"
     ),
-    "share of the log that carries the weights of p.sample": "{effective_share:.1%}",
 }
 """What a reader is told of the diagnostics, in words and numbers."""
 

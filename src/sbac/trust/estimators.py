@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from sbac.trust import behaviour, fitting, model, weighting
+from sbac.trust import behaviour, fitting, model
 from sbac.trust.evidence import Evidence, Question
 
 
@@ -17,7 +17,6 @@ ESTIMATORS = {
     "fitted": Estimator("fitted Q evaluation", fitting.evidence),
     "behaviour": Estimator("the clone of the log", behaviour.evidence),
     "model": Estimator("the learned model", model.evidence),
-    "weighted": Estimator("the weighted log", weighting.evidence),
 }
 ALWAYS = ("fitted", "behaviour")
 """Asked in every case: the interval is built around the first, and the distance from the log is known by the second."""
