@@ -43,9 +43,9 @@ def start(words: Sequence[str], cache: Path, said: Path) -> int:
     process = os.fork()
     if process:
         return process
-    for number in (1, 2):
-        os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
-    sys.stdout, sys.stderr = (open(number, "w", buffering=1) for number in (1, 2))
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream.fileno())
     sys.argv = ["sbac", *words]
     jax.config.update("jax_compilation_cache_dir", str(cache))
     os._exit(cli.main())
