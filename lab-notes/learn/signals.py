@@ -85,6 +85,7 @@ def kill(out: Path) -> None:
     before = None
     for number, (line, seconds) in enumerate(KILLS):
         said = out / f"killed-{number}.txt"
+        said.unlink(missing_ok=True)
         process = start([*words, str(folder)], cache, said)
         wait_for(line, seconds, said)
         os.kill(process, signal.SIGKILL)
