@@ -308,18 +308,3 @@ def test_an_environment_of_the_users_is_not_taken_from_a_file(
     (out / "config.json").write_text(json.dumps(record))
     capsys.readouterr()
     assert "--env" in refused(capsys, "train", "--resume", "--out", str(out))
-
-
-def test_completion_in_bash(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", "bash"]) == 0
-    script = capsys.readouterr().out
-
-    def completed(*words: str) -> list[str]:
-        line = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _sbac; echo ${{COMPREPLY[@]}}"
-        done = subprocess.run(["bash", "-c", f"{script}\n{line}"], capture_output=True, text=True, check=True)
-        return done.stdout.split()
-
-    assert completed("sbac", "tr") == ["train"]
-    assert completed("sbac", "train", "--see") == ["--seeds"]
-    assert completed("sbac", "train", "--algorithm", "iq") == ["iql"]
-    assert completed("sbac", "data", "in") == ["info"]

@@ -3,8 +3,8 @@
     python lab-notes/learn/signals.py kill --out runs/signals
     python lab-notes/learn/signals.py interrupt --out runs/signals
 
-kill: `sbac learn` on the first 5,000 rows of hopper-demo, with two small candidates, is killed at ten moments and
-called again. The plan must stay, and the answer and every policy must be those of the command that nothing disturbed.
+kill: `sbac learn` on the first 5,000 rows of hopper-demo, with two small candidates, is killed ten times, later each
+time, and called again. The plan must stay; answer and policies must be those of a command that nothing disturbed.
 interrupt: Ctrl-C in every stage of `learn`, and in `train` and `select`; the seconds until the process is gone.
 """
 
@@ -43,9 +43,9 @@ def start(words: Sequence[str], cache: Path, said: Path) -> int:
     process = os.fork()
     if process:
         return process
-    for number in (1, 2):
-        os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
-    sys.stdout, sys.stderr = (open(number, "w", buffering=1) for number in (1, 2))
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream.fileno())
     sys.argv = ["sbac", *words]
     jax.config.update("jax_compilation_cache_dir", str(cache))
     os._exit(cli.main())
@@ -69,43 +69,50 @@ def policies_of(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.safetensors"))}
 
 
-def kill(out: Path, count: int) -> None:
-    log, cache, whole, said = out / "log.npz", out / "cache", out / "whole", out / "said.txt"
-    words = ["learn", str(log), "--minutes", "30", "--out"]
-    finish([*words, str(out / "warm")], cache, said)  # compiles
-    took = finish([*words, str(whole)], cache, said)
-    print(f"undisturbed: {took:.0f} s\n\n```text\n{said.read_text()}```\n", flush=True)
-    print("| killed after | it had said last | the plan was written | same row | same answer | same policies |")
-    print("|---|---|---|---|---|---|", flush=True)
-    for number in range(1, count + 1):
-        folder, said, moment = out / f"killed-{number}", out / f"killed-{number}.txt", took * number / (count + 0.5)
+KILLS = (
+    *(("look:", 0.0), ("look:", 1.0), ("train 1", 0.2), ("train 1", 8.0), ("train 1", 20.0)),
+    *(("train 2", 1.0), ("judge:", 2.0), ("judge:", 10.0), ("judge:", 25.0), ("write:", 0.3)),
+)
+"""Seconds after a line of the command."""
+
+
+def kill(out: Path) -> None:
+    log, cache, whole, folder = out / "log.npz", out / "cache", out / "whole", out / "killed"
+    words = ["learn", str(log), "--minutes", "1000", "--out"]
+    if not whole.exists():
+        finish([*words, str(whole)], cache, out / "whole.txt")
+    print("| killed | it had said last | the plan |\n|---|---|---|", flush=True)
+    before = None
+    for number, (line, seconds) in enumerate(KILLS):
+        said = out / f"killed-{number}.txt"
+        said.unlink(missing_ok=True)
         process = start([*words, str(folder)], cache, said)
-        time.sleep(moment)
+        wait_for(line, seconds, said)
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
-        lines = said.read_text().splitlines() if said.exists() else []
-        begun = plan.read_plan(folder) if folder.exists() else None
-        finish([*words, str(folder)], cache, said)
-        ended = plan.read_plan(folder)
-        assert ended is not None
-        cells = [
-            f"{moment:.1f} s",
-            lines[-1].replace(str(out), "OUT") if lines else "nothing",
-            "yes" if begun else "no",
-            "-" if begun is None else yes(begun.row == ended.row),
-            yes(answer_of(folder) == answer_of(whole)),
-            yes(policies_of(folder) == policies_of(whole)),
-        ]
-        print(f"| {' | '.join(cells)} |", flush=True)
+        after = plan.read_plan(folder) if folder.exists() else None
+        kept = "not written yet" if after is None else "written" if before is None else yes(before.row == after.row)
+        print(f"| {seconds:g} s after {line!r} | {said.read_text().splitlines()[-1]} | {kept} |", flush=True)
+        before = after
+    finish([*words, str(folder)], cache, out / "killed.txt")
+    print(f"\nthe same answer: {yes(answer_of(folder) == answer_of(whole))}")
+    print(f"the same policies, bit for bit: {yes(policies_of(folder) == policies_of(whole))}", flush=True)
+
+
+def wait_for(line: str, seconds: float, said: Path) -> None:
+    """Until a command has said a line, and some seconds more."""
+    while line and not (said.exists() and any(each.startswith(line) for each in said.read_text().splitlines())):
+        time.sleep(0.05)
+    time.sleep(seconds)
 
 
 def yes(same: bool) -> str:
-    return "yes" if same else "NO"
+    return "the same" if same else "ANOTHER"
 
 
 def interrupt(out: Path) -> None:
     log, cache, fresh, run = out / "log.npz", out / "cache", out / "no-cache", out / "run"
-    learn, train = ["learn", str(log), "--minutes", "30", "--out"], ["train", str(log), "--no-evaluate", "--out"]
+    learn, train = ["learn", str(log), "--minutes", "1000", "--out"], ["train", str(log), "--no-evaluate", "--out"]
     if not (out / "warm").exists():
         finish([*learn, str(out / "warm")], cache, out / "said.txt")
     if not run.exists():
@@ -131,9 +138,7 @@ def interrupt(out: Path) -> None:
         shutil.rmtree(fresh, ignore_errors=True)
         said.write_text("")
         process = start([str(folder) if word == "FOLDER" else word for word in words], where, said)
-        while line and not any(each.startswith(line) for each in said.read_text().splitlines()):
-            time.sleep(0.05)
-        time.sleep(more)
+        wait_for(line, more, said)
         before, began = said.read_text(), time.monotonic()
         os.kill(process, signal.SIGINT)
         code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
@@ -146,7 +151,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("kill", "interrupt"))
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--count", type=int, default=10, help="kills")
     asked = parser.parse_args()
     small_table()
     asked.out.mkdir(parents=True, exist_ok=True)
@@ -157,7 +161,7 @@ def main() -> None:
         columns["timeouts"][-1] = not columns["terminals"][-1]
         sbac.Dataset(**columns).save(asked.out / "log.npz")
     if asked.what == "kill":
-        kill(asked.out, asked.count)
+        kill(asked.out)
     else:
         interrupt(asked.out)
 

@@ -78,7 +78,7 @@ def test_a_gain_that_may_be_none() -> None:
 
 
 def test_keep_only_if_what_can_be_believed_is_not_above_the_log() -> None:
-    of = choice(candidate(CLONE, -5.0), WORSE, DOUBTED)
+    of = choice(WORSE, candidate(CLONE, -5.0), DOUBTED)
     decision = decide_on(of)
     assert decision.row is None and decision.believed
     lines = words(of, decision)

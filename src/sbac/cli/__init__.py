@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from select import POLLERR, poll
 
 from sbac import interrupts
-from sbac.cli import bench, compare, completion, data, evaluate, export, learn, methods, report, select, train
+from sbac.cli import bench, compare, data, evaluate, export, learn, methods, report, select, train
 from sbac.cli.core import HELP, Commands, Parser
 from sbac.errors import UNSHOWABLE, UserError, shown
 
@@ -20,7 +20,6 @@ GROUPS = {
     "learn": (learn, train, select, export, methods, evaluate),
     "data": (data,),
     "measure and read": (report, compare, bench),
-    "shell": (completion,),
 }
 """The commands as `sbac --help` lists them."""
 REQUIRED = frozenset(
@@ -99,7 +98,7 @@ class ShowVersion(argparse.Action):
 
 def build_parser() -> Parser:
     """The parser of everything, with the commands below it."""
-    parser = Parser(prog="sbac", epilog="example: sbac train hopper-demo --alpha 1 4 --seeds 5 --out runs/demo")
+    parser = Parser(prog="sbac", epilog="example: sbac learn hopper-demo --minutes 5")
     parser.add_argument("--version", action=ShowVersion, nargs=0, help=argparse.SUPPRESS)
     commands = Commands(parser, "COMMAND")
     for title, group in GROUPS.items():

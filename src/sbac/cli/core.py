@@ -85,17 +85,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message} (see {self.prog} --help)")
 
-    @property
-    def options(self) -> list[str]:
-        """Its long options."""
-        return [name for name in self._option_string_actions if name.startswith("--")]
-
-    @property
-    def choices(self) -> list[str]:
-        """The names that may stand as its first word."""
-        named = (a.choices for a in self._get_positional_actions() if a.choices is not None)
-        return [str(name) for names in named for name in names]
-
 
 class _AddsParsers(Protocol):
     """What `ArgumentParser.add_subparsers` returns."""

@@ -39,11 +39,11 @@ def _learn(args: argparse.Namespace) -> int:
     from sbac.learning.plan import plan_text
 
     out = Path("runs") / Path(args.logs[0]).stem if args.out is None else folder_of(args.out)
+    args.kept = lambda: "the same command goes on" if out.exists() else "nothing was kept, since it had not begun"
     request = LearnRequest(args.minutes, out, args.seed, args.ends, args.watch)
     data = load_log(args.logs[0] if len(args.logs) == 1 else args.logs, args)
     if args.plan:
         print(*look(data), plan_text(plan_of(data, request)), sep="\n")
         return 0
-    args.kept = lambda: "the same command goes on" if out.exists() else "nothing was kept, since it had not begun"
     print(learn_from(data, request, Clock(began)).text)
     return 0

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from sbac.cli.core import HELP, Commands, Parser
 from sbac.cli.logs import add_log_options, load_log, log_options
-from sbac.cli.select import choose, show
 from sbac.errors import UserError
 
 if TYPE_CHECKING:
@@ -44,7 +43,6 @@ def add(commands: Commands) -> None:
     what.add_argument("--preset", default="quick", metavar="NAME", help="quick (default), paper, tuned, ...")
     what.add_argument("--seeds", nargs="+", type=int, default=[1], metavar="N", help="how many seeds, or which ones")
     what.add_argument("--steps", nargs="+", type=int, metavar="N", help="gradient steps, of all phases or of each")
-    what.add_argument("--select", action="store_true", help="then choose a policy from the log alone (sbac select)")
     what.add_argument("--warm-start", metavar="RUN", help="start from the networks of a finished run")
     folder = parser.add_argument_group("the run's folder")
     folder.add_argument("--out", metavar="DIR", help="where to (default: runs/DATASET-ALGORITHM)")
@@ -105,7 +103,6 @@ def _train(args: argparse.Namespace) -> int:
 
     from sbac.algorithms import find
     from sbac.callbacks import loggers
-    from sbac.data import Dataset
     from sbac.training.online.train import train_online
     from sbac.training.train import train
 
@@ -140,13 +137,7 @@ def _train(args: argparse.Namespace) -> int:
         **asked,
     )
     _show(run, out)
-    if args.select and isinstance(data, Dataset):
-        from sbac.trust.choice import write_choice
-
-        choice = choose([run], data)
-        show(choice)
-        write_choice(Path(out), choice.record, choice.clone)
-    print(f"next: {f'sbac report {out} --card' if args.select else f'sbac select {out}'}")
+    print(f"next: sbac select {out}")
     return 0
 
 
@@ -172,8 +163,6 @@ def _log(args: argparse.Namespace) -> "Dataset | StreamedLog":
         raise UserError(f"--missing {args.missing}: not with --stream; `sbac data convert` writes a log without gaps")
     if args.continuous:
         raise UserError("--continuous: not with --stream; `sbac data convert` writes actions that are floats")
-    if args.select:
-        raise UserError("--select: not with --stream; sbac select reads its log into memory")
     said = log_options(args)
     return stream(
         args.dataset,
@@ -186,8 +175,6 @@ def _log(args: argparse.Namespace) -> "Dataset | StreamedLog":
 
 def _check_online(args: argparse.Namespace) -> int | None:
     """Refuses what is only for methods that learn from a log; the steps that are asked for."""
-    if args.select:
-        raise UserError(f"--select: not for {args.algorithm}, which learns in an environment and has no log")
     if args.warm_start:
         raise UserError(f"--warm-start: not for {args.algorithm}, which learns in an environment")
     if args.steps is not None and len(args.steps) > 1:

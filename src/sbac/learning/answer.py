@@ -175,7 +175,7 @@ def opening_lines(choice: Choice, decision: Decision) -> list[str]:
     row, log = decision.row, choice.record.log
     judged = f"{len(choice.candidates)} policies were judged"
     if row is None:
-        best = max(choice.candidates, key=lambda each: -math.inf if each.set_aside else each.promise)
+        best = choice.candidates[0]
         return [
             "Keep what you have: no policy is expected to earn more than the log.",
             f"{judged}. The best is {policy_name(best.label)}. {verdict_lines(best, log)[-1]}",

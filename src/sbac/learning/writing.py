@@ -30,7 +30,18 @@ from sbac.learning.plan import LearnPlan
 from sbac.policy import Policy
 from sbac.records import as_json
 from sbac.report.card import build_card
-from sbac.report.page import ChartGroup, PagePart, Section, chart_sections, config_section, facts, render, subtitle
+from sbac.report.page import (
+    ChartGroup,
+    PagePart,
+    Section,
+    chart_sections,
+    compared_note,
+    compared_table,
+    config_section,
+    facts,
+    render,
+    subtitle,
+)
 from sbac.results.describe import describe
 from sbac.results.series import series_of
 from sbac.runs import Run
@@ -85,7 +96,7 @@ def write(
         next_step=next_step(decision, promise, data, shown),
         last=[taken] if shown is None else [f"Written to {shown}: {written}.", taken],
     )
-    files.write_atomic(folder / REPORT_FILE, report_page(lines, learned.runs, data).encode())
+    files.write_atomic(folder / REPORT_FILE, report_page(lines, record, learned.runs, data).encode())
     answer = AnswerRecord(
         ANSWER_FORMAT,
         None if decision.row is None else decision.row.label,
@@ -139,8 +150,8 @@ def drawn_note(learned: Learned) -> list[str]:
     return [f"Judged on {drawn:,} of {all_episodes:,} episodes, drawn at random"]
 
 
-def report_page(lines: Sequence[str], runs: Sequence[Run], data: Dataset) -> str:
-    """The answer, and below it what the trainings logged and how the policies act."""
+def report_page(lines: Sequence[str], choice: ChoiceRecord, runs: Sequence[Run], data: Dataset) -> str:
+    """The answer and all that was judged, and below it what the trainings logged and how the policies act."""
     records = [describe(run, data) for run in runs]
     series = [
         replace(entry, method=f"{entry.method} {run.folder.name}" if run.folder is not None else entry.method)
@@ -148,8 +159,10 @@ def report_page(lines: Sequence[str], runs: Sequence[Run], data: Dataset) -> str
         for entry in series_of(record)
     ]
     group = ChartGroup({data.name: {entry.label: entry for entry in series}})
+    table, notes = compared_table(choice), [compared_note(choice)]
+    answer = PagePart(lines=lines[:1], texts=lines[1:], table=table, notes=notes)
     sections = [
-        Section("answer", "The answer", [PagePart(lines=lines)]),
+        Section("answer", "The answer", [answer]),
         *chart_sections([group]),
         config_section([facts(record) for record in records], records),
     ]

@@ -177,8 +177,10 @@ def subtitle(records: Sequence[MeasuredRun], series: Sequence[Series]) -> str:
 def answer_section(choice: ChoiceRecord) -> Section:
     """What the log alone says: the policy that is taken, what it is expected to earn, what speaks against it."""
     taken = next(candidate for candidate in choice.candidates if candidate.label == choice.label)
+    verdict, *texts = verdict_lines(taken, choice.log)
     part = PagePart(
-        lines=[*verdict_lines(taken, choice.log), f"{choice.label} is taken: {choice.reason}."],
+        lines=[verdict],
+        texts=[*texts, f"{choice.label} is taken: {choice.reason}."],
         warnings=taken.warnings,
         table=compared_table(choice),
         notes=[f"{compared_note(choice)} sbac report --card says more of the policy that is taken."],
