@@ -216,8 +216,8 @@ def test_flat_names_work_everywhere_outside() -> None:
     assert (record["ratio_form"], record["ratio_log_w_clip"], record["ratio_hidden"]) == ("theorem", 1.0, (4, 4))
     config: Any = first.config
     assert config.ratio.form == "theorem" and config.ratio_every == 3
-    with pytest.raises(UserError, match="unknown ratio_estimator 'lstd'"):
-        members(find("sbac"), "quick", 1, {"ratio_estimator": "lstd"})
+    with pytest.raises(UserError, match="unknown ratio_estimator 'kernel'"):
+        members(find("sbac"), "quick", 1, {"ratio_estimator": "kernel"})
 
 
 # --- The command line -----------------------------------------------------------------------------------------------

@@ -118,7 +118,7 @@ def run_page(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
             ran += 1
         for words in commands(block.text) if block.language == "bash" else ():
             few = {"bench": ["--steps", "20", "--episodes", "1", "--final-episodes", "1"]}.get(words[0], [])
-            assert cli.main([*words, *([] if "--merge" in words else few)]) == 0, words
+            assert cli.main([*words, *few]) == 0, words
             ran += 1
     return ran
 

@@ -11,7 +11,7 @@ import pytest
 from report.synthetic import parsed, record, record_json
 from sbac.cli import main
 from sbac.errors import UserError
-from sbac.lab.cells import cell_files, cell_text, merge, parse_cell, path_of, read_cell, read_cells, write_cell
+from sbac.lab.cells import cell_files, cell_text, parse_cell, path_of, read_cell, write_cell
 from sbac.lab.report.page import build_page
 
 NOTES = Path(__file__).parents[2] / "lab-notes"
@@ -106,15 +106,6 @@ def test_damage_anywhere_is_refused_or_harmless() -> None:
             else:
                 build_page([found])
     assert refused > 300
-
-
-def test_fields_of_later_versions_survive_a_merge(tmp_path: Path) -> None:
-    there, here = tmp_path / "there", tmp_path / "here"
-    path = write_cell(there, record())
-    path.write_text(json.dumps(record_json() | {"later": 1}))
-    assert merge([there], here) == 1
-    (cell,) = read_cells(here)
-    assert cell == record() and json.loads(path_of(here, cell).read_text())["later"] == 1
 
 
 def test_what_is_no_cell_at_all() -> None:

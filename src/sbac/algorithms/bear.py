@@ -131,7 +131,7 @@ def actor(config: BEARConfig, past: Past, state: State) -> Actor:
         {
             # The same noise at every state and step: acting is deterministic.
             "noise": jax.random.normal(jax.random.key(0), (config.acting_candidates, actions)),
-            "noise_limit": jnp.asarray(jnp.inf),
+            "noise_limit": jnp.asarray(jnp.finfo(jnp.float32).max),  # none; a policy's file holds finite numbers
         },
     )
 

@@ -30,9 +30,8 @@ ENOUGH_BETA, ENOUGH_RATIO = 0.02, 0.1
 
 @config
 class SBACRatioConfig(ratio.RatioConfig):
-    """The ratio inside SBAC: learned in steps, which lstd is not, and by default with SBAC's own discount."""
+    """The ratio inside SBAC: by default with SBAC's own discount."""
 
-    estimator: Literal["default", "classifier", "state-action-classifier", "mmd"] = "default"
     discount: float = per_run(0.0, "gamma of d^pi; 0: that of --discount.", at_least=0, below=1)
 
 
@@ -250,7 +249,7 @@ def init_improve(config: SBACConfig, spec: Spec, past: Past, key: PRNGKeyArray) 
     policy = before.clone.model if config.scale_free else fresh
     weight = None
     if config.weighting != "none":
-        estimator = ratio.init(config.ratio, ratio_key, spec.observations, spec.actions, spec.states)
+        estimator = ratio.init(config.ratio, ratio_key, spec.observations, spec.states)
         weight = Weight(estimator, jnp.ones(()), {name: jnp.zeros(()) for name in (*ratio.DIAGNOSTICS, "trust")})
     follows = config.critic == "pi"
     return Improve(
@@ -320,20 +319,14 @@ def ratio_config(config: SBACConfig) -> ratio.RatioConfig:
     return config.ratio.replace(discount=jnp.where(own > 0, own, config.discount))
 
 
-def ratio_batch(
-    policy: GaussianPolicy, log_ratio: Float[Array, " batch"], batch: Batch, key: PRNGKeyArray
-) -> ratio.RatioBatch:
-    """The transitions in the form that the ratio's estimators read; pi is held fixed."""
-    next_key, initial_key = split(key, 2)
+def ratio_batch(log_ratio: Float[Array, " batch"], batch: Batch) -> ratio.RatioBatch:
+    """The transitions in the form that the ratio's estimators read."""
     return ratio.RatioBatch(
         states=batch.observations,
         log_ratio=log_ratio,
         next_states=batch.next_observations,
         terminals=batch.terminals,
         initial_states=batch.initial_observations,
-        actions=batch.actions,
-        next_policy_actions=policy(batch.next_observations).sample(next_key),
-        initial_policy_actions=policy(batch.initial_observations).sample(initial_key),
     )
 
 
@@ -351,11 +344,11 @@ def trusted(trust: Float[Array, ""], metrics: Metrics, batch: int) -> Float[Arra
 
 
 def update_weight(
-    config: SBACConfig, before: SBACEstimate, policy: GaussianPolicy, last: Weight, batch: Batch, key: PRNGKeyArray
+    config: SBACConfig, before: SBACEstimate, policy: GaussianPolicy, last: Weight, batch: Batch
 ) -> Weight:
     """A step of the ratio's estimator, its diagnostics and the trust that follows from them."""
     log_ratio, log_beta = log_ratios(config, policy, before, batch)
-    state, _ = ratio.update(ratio_config(config), last.ratio, ratio_batch(policy, log_ratio, batch, key))
+    state, _ = ratio.update(ratio_config(config), last.ratio, ratio_batch(log_ratio, batch))
     metrics = ratio.diagnostics(config.ratio, state, batch.observations, log_beta)
     trust = trusted(last.trust, metrics, len(batch.rewards)) if config.temper else last.trust
     return Weight(state, trust, metrics | {"trust": trust})
@@ -364,7 +357,7 @@ def update_weight(
 def improve(
     config: SBACConfig, past: Past, state: Improve, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[Improve, Metrics]:
-    policy_key, ratio_key, critic_key = split(key, 3)
+    policy_key, _, critic_key = split(key, 3)  # three, so that a seed still gives the policy that it gave
     before: SBACEstimate = past["estimate"]
     mu = before.mu(batch.observations)
     factor = decay(config, 1, step.number)
@@ -375,7 +368,7 @@ def improve(
     if last is not None:
         weight = when(
             step.every(config.ratio_every),
-            lambda: update_weight(config, before, state.policy.model, last, batch, ratio_key),
+            lambda: update_weight(config, before, state.policy.model, last, batch),
             lambda: last,
         )
         weights = ratio.weights(config.ratio, weight.ratio, batch.observations)

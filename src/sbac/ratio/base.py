@@ -25,7 +25,7 @@ from sbac.errors import UserError
 from sbac.nn import MLP, Gaussian, Trained, pre_tanh
 
 Form = Literal["exact", "theorem", "printed"]
-Estimator = Literal["classifier", "state-action-classifier", "mmd", "lstd"]
+Estimator = Literal["classifier", "mmd"]
 FORMS: tuple[str, ...] = get_args(Form)
 ESTIMATORS: tuple[str, ...] = get_args(Estimator)
 MEAN_RATE = 0.01
@@ -61,18 +61,14 @@ class FitConfig(RatioConfig):
     steps: int = shared(5_000, "Gradient steps.", at_least=1)
     batch_size: int = shared(256, "Rows drawn for a step.", at_least=1)
     decay: bool = shared(False, "Whether the rate falls to 0 along half a cosine: steadier where beta is heavy.")
-    features: int = shared(256, "Random Fourier features of lstd.", at_least=1)
-    ridge: float = per_run(0.03, "Ridge of lstd, relative to the mean square of a feature.", at_least=0)
 
 
 class RatioBatch(NamedTuple):
     """What the ratio is learned from: transitions of the data and restart states, all states standardised.
 
     `log_ratio` is log beta before the clip. On terminal rows `next_states` is not read as a state pi visits: their
-    mass restarts. Rows that a time limit ended must be left out. The policy actions are read by the state-action
-    classifier alone: `initial_policy_actions` are pi's at the restart states (`initial_states`, or in the theorem
-    form `states`). `initial_states` may be of another length than the rest. The weights are probabilities of the
-    rows; without them all rows count alike.
+    mass restarts. Rows that a time limit ended must be left out. `initial_states` may be of another length than the
+    rest. The weights are probabilities of the rows; without them all rows count alike.
     """
 
     states: Float[Array, "batch obs"]
@@ -80,18 +76,14 @@ class RatioBatch(NamedTuple):
     next_states: Float[Array, "batch obs"]
     terminals: Float[Array, " batch"]
     initial_states: Float[Array, "initial obs"] | None = None
-    actions: Float[Array, "batch act"] | None = None
-    next_policy_actions: Float[Array, "batch act"] | None = None
-    initial_policy_actions: Float[Array, "initial act"] | None = None
     weights: Float[Array, " batch"] | None = None
     initial_weights: Float[Array, " initial"] | None = None
 
 
 class Ratio(eqx.Module):
-    """What is trained: a network for log w(s), and for the state-action classifier one for log zeta(s, a)."""
+    """What is trained: a network for log w(s)."""
 
     state_net: MLP
-    pair_net: MLP | None = None
 
     def log_w(self, config: RatioConfig, states: Float[Array, "*batch obs"]) -> Float[Array, "*batch"]:
         """log w inside its clip."""
@@ -99,11 +91,6 @@ class Ratio(eqx.Module):
         if config.form == "printed":
             return jnp.clip(raw, -config.log_w_clip, config.log_w_clip)  # "we clip log w by 2.0"
         return soft_clip(raw, config.log_w_clip)
-
-    def log_zeta(self, config: RatioConfig, pairs: Float[Array, "*batch pair"]) -> Float[Array, "*batch"]:
-        """log zeta(s, a) = log w(s) + log beta(a|s) of rows [s, a], inside the sum of the two clips."""
-        assert self.pair_net is not None
-        return soft_clip(self.pair_net.scalar(pairs), config.log_w_clip + config.log_beta_clip)
 
 
 class RunningMean(NamedTuple):

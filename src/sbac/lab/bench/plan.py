@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sbac.errors import UserError, unknown
 from sbac.lab.protocol import Protocol
-from sbac.records import Json, Setting, Settings
+from sbac.records import Setting, Settings
 
 if TYPE_CHECKING:
     from sbac.training.grid import Member
@@ -124,11 +124,6 @@ def _check_runs(cells: Iterable[Cell]) -> None:
                     f"{first.method} and {cell.method} are the same here: with equal phases and settings they would "
                     "train the same policies twice; name one of them"
                 )
-
-
-def plain_json(value: Mapping[str, object]) -> dict[str, Json]:
-    """Settings as they are read back from a file: lists in place of tuples."""
-    return json.loads(json.dumps(dict(value)))
 
 
 def _online_place(task: str, environment: str | None) -> tuple[str, str]:
