@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
 from sbac.algorithms.bcq import best_candidate_target, vae_loss
 from sbac.algorithms.evaluation import td_loss
-from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
+from sbac.config import LARGEST, Config, config, layers, per_run, polyak_rate, rate, shared
 from sbac.nn import ActionVAE, Critic, GaussianPolicy, Multiplier, Trained, mmd, polyak, take
 
 DUAL_MIN = math.exp(-5.0)
@@ -131,7 +131,7 @@ def actor(config: BEARConfig, past: Past, state: State) -> Actor:
         {
             # The same noise at every state and step: acting is deterministic.
             "noise": jax.random.normal(jax.random.key(0), (config.acting_candidates, actions)),
-            "noise_limit": jnp.asarray(jnp.finfo(jnp.float32).max),  # none; a policy's file holds finite numbers
+            "noise_limit": jnp.asarray(LARGEST),  # none; a policy's file holds finite numbers
         },
     )
 

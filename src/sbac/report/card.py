@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sbac.nn import GaussianPolicy
 from sbac.report.charts import Chart
 from sbac.report.drawing import COLOURS, GREY, new_figure, svg_element, svg_text
-from sbac.report.page import Head, PageCell, PagePart, PageTable, Row, Section, render, text_rows
+from sbac.report.page import PageCell, PagePart, PageTable, Row, Section, render, text_rows
 from sbac.runs import Run, policy_record
 from sbac.text import setting_text
 from sbac.trust.behaviour import behaviour_at, clone, compared_rows, departures
@@ -272,4 +272,4 @@ def _compared(choice: ChoiceRecord) -> PagePart:
         for row in choice.candidates
     ]
     heads = ("policy", "alpha", "whole episode", "value", "gain", "90 % interval", "")
-    return PagePart(table=PageTable([Head(name) for name in heads], [*first, *rows]))
+    return PagePart(table=PageTable(list(heads), [*first, *rows]))
