@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Rows, Spec, Step, split
 from sbac.algorithms.cloning import behaviour_actor, negative_log_likelihood
 from sbac.algorithms.evaluation import td_loss, td_target
-from sbac.config import Config, RewardScale, config, layers, per_run, polyak_rate, rate, shared
+from sbac.config import Config, RewardScale, config, layers, per_policy, polyak_rate, rate, shared
 from sbac.errors import UserError
 from sbac.nn import (
     MLP,
@@ -51,20 +51,20 @@ class BRACPlusConfig(Config):
     )
     members: int = shared(3, "VAEs in the ensemble.", at_least=1, group="networks")
     divergence: Literal["kl", "mmd"] = shared("kl", "The distance from the data: kl (a bound of it, for VAEs) or mmd.")
-    kernel_width: float = per_run(120.0, "sigma of the MMD's Laplacian kernel.", above=0)
-    margin: float = per_run(0.2, "How far the distance may exceed that of the initial policy.", at_least=0)
+    kernel_width: float = per_policy(120.0, "sigma of the MMD's Laplacian kernel.", above=0)
+    margin: float = per_policy(0.2, "How far the distance may exceed that of the initial policy.", at_least=0)
     multiplier: Literal["state", "scalar"] = shared(
         "state", "state: alpha(s), as the paper has it; scalar: one number, as its code has it."
     )
-    alpha: float = per_run(10.0, "The multiplier's first value.", above=0)
-    entropy_weight: float = per_run(10.0, "First weight of the entropy's bound.", at_least=0)
-    entropy_scale: float = per_run(
+    alpha: float = per_policy(10.0, "The multiplier's first value.", above=0)
+    entropy_weight: float = per_policy(10.0, "First weight of the entropy's bound.", at_least=0)
+    entropy_scale: float = per_policy(
         4.0, "The entropy's bound (kl: from above, mmd: below) is the data's with deviations divided by this.", above=0
     )
-    gradient_penalty: float = per_run(
+    gradient_penalty: float = per_policy(
         0.1, "First and smallest weight of the penalty on Q's slope in the policy's actions off the data.", at_least=0
     )
-    gradient_limit: float = per_run(0.01, "That weight grows while the penalised slope is above this.", at_least=0)
+    gradient_limit: float = per_policy(0.01, "That weight grows while the penalised slope is above this.", at_least=0)
     clone_learning_rate: float = rate(1e-3, "Learning rate of the clone.")
     initial_learning_rate: float = rate(1e-3, "Learning rate of the initial policy.")
     policy_learning_rate: float = rate(5e-6, "Learning rate of the policy in phase train.")

@@ -6,7 +6,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
 from sbac.algorithms.evaluation import td_loss, td_target
-from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
+from sbac.config import Config, config, layers, per_policy, polyak_rate, rate, shared
 from sbac.nn import Critic, GaussianPolicy, Multiplier, Trained, polyak
 
 
@@ -19,7 +19,7 @@ class SACConfig(Config):
     start_steps: int = shared(
         10_000, "Environment steps with uniform actions before the first update.", at_least=0, group="training"
     )
-    exploration: float = per_run(
+    exploration: float = per_policy(
         0.0, "Deviation of the noise added to the policy's own samples when acting.", at_least=0
     )
     standardise_states: bool = False

@@ -18,7 +18,7 @@ from sbac import ratio
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
 from sbac.algorithms.cloning import negative_log_likelihood
 from sbac.algorithms.evaluation import Estimate, clone_actor, clone_step, init_estimate, td_target
-from sbac.config import Config, RewardScale, config, layers, nested, per_run, polyak_rate, rate, shared
+from sbac.config import Config, RewardScale, config, layers, nested, per_policy, polyak_rate, rate, shared
 from sbac.nn import MLP, BehaviourKind, Critic, GaussianPolicy, Trained, half_cosine, polyak, pre_tanh
 from sbac.nn.behaviour import ActionDensity
 
@@ -32,7 +32,7 @@ ENOUGH_BETA, ENOUGH_RATIO = 0.02, 0.1
 class SBACRatioConfig(ratio.RatioConfig):
     """The ratio inside SBAC: by default with SBAC's own discount."""
 
-    discount: float = per_run(0.0, "gamma of d^pi; 0: that of --discount.", at_least=0, below=1)
+    discount: float = per_policy(0.0, "gamma of d^pi; 0: that of --discount.", at_least=0, below=1)
 
 
 @config
@@ -40,7 +40,7 @@ class SBACConfig(Config):
     steps: tuple[int, ...] = (1_000_000, 1_000_000)
     ratio: SBACRatioConfig = nested(SBACRatioConfig(), prefix="ratio_", group="the ratio w")
 
-    alpha: float = per_run(2.0, "Weight of log mu in objective (8).", at_least=0)
+    alpha: float = per_policy(2.0, "Weight of log mu in objective (8).", at_least=0)
     # paper, to the letter: pi starts at random, rates are constant, Q is the least of the critics. scale-free: Q is
     # divided by mean |Q|, which differs between tasks by several times, so that one alpha fits any scale; Q is a lower
     # bound of critics with LayerNorm; log mu is the density of u = atanh(a), whose peak never lies at the bounds; pi
@@ -53,12 +53,12 @@ class SBACConfig(Config):
         "mu: Q^mu, fixed after phase estimate; expectile: the best that the log shows, in the same way; "
         "pi: Q^pi, which starts from Q^mu and is learned along with pi.",
     )
-    tau: float = per_run(0.7, "The expectile: 0.5 averages over the log, towards 1 takes its best.", above=0, below=1)
-    critic_penalty: float = per_run(
+    tau: float = per_policy(0.7, "The expectile: 0.5 is the log's mean, towards 1 its best.", above=0, below=1)
+    critic_penalty: float = per_policy(
         1.0, "Share of pi's own penalty that Q^pi pays at the next state; 0 in ablation 2.", at_least=0
     )
-    pessimism: float = per_run(0.5, "Standard deviations below the critics' mean, in scale-free.", at_least=0)
-    penalty: float = per_run(PENALTY, "The weight of log mu at alpha 1, in scale-free.", at_least=0)
+    pessimism: float = per_policy(0.5, "Standard deviations below the critics' mean, in scale-free.", at_least=0)
+    penalty: float = per_policy(PENALTY, "The weight of log mu at alpha 1, in scale-free.", at_least=0)
 
     hidden: tuple[int, ...] = layers((256, 256, 256))
     critics: int = shared(1, "Q-networks, each with a target network of its own.", at_least=1, group="networks")

@@ -5,7 +5,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
 from sbac.algorithms.evaluation import td_loss, td_target
 from sbac.algorithms.td3_bc import State, smoothed
-from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
+from sbac.config import Config, config, layers, per_policy, polyak_rate, rate, shared
 from sbac.nn import Critic, DeterministicPolicy, Trained, polyak
 
 
@@ -15,13 +15,13 @@ class TD3Config(Config):
     hidden: tuple[int, ...] = layers((256, 256))
     learning_rate: float = rate(3e-4, "Learning rate of the policy and the critics.")
     target_rate: float = polyak_rate(0.005)
-    target_noise: float = per_run(0.2, "Deviation of the noise on the target policy's actions.", at_least=0)
-    target_noise_clip: float = per_run(0.5, "That noise stays inside +- this.", at_least=0)
+    target_noise: float = per_policy(0.2, "Deviation of the noise on the target policy's actions.", at_least=0)
+    target_noise_clip: float = per_policy(0.5, "That noise stays inside +- this.", at_least=0)
     policy_delay: int = shared(2, "Steps between updates of the policy.", at_least=1)
     start_steps: int = shared(
         25_000, "Environment steps with uniform actions before the first update.", at_least=0, group="training"
     )
-    exploration: float = per_run(0.1, "Deviation of the noise added to the action when acting.", at_least=0)
+    exploration: float = per_policy(0.1, "Deviation of the noise added to the action when acting.", at_least=0)
     standardise_states: bool = False
 
 

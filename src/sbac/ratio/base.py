@@ -20,7 +20,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from sbac.config import Options, config, layers, per_run, rate, shared
+from sbac.config import Options, config, layers, per_policy, rate, shared
 from sbac.errors import UserError
 from sbac.nn import MLP, Gaussian, Trained, pre_tanh
 
@@ -44,13 +44,13 @@ class RatioConfig(Options):
     )
     hidden: tuple[int, ...] = layers((256, 256, 256), "Units of each hidden layer of w.")
     learning_rate: float = rate(1e-4, "Learning rate of w.")
-    discount: float = per_run(0.99, "gamma of d^pi.", at_least=0, below=1)
-    log_w_clip: float = per_run(
+    discount: float = per_policy(0.99, "gamma of d^pi.", at_least=0, below=1)
+    log_w_clip: float = per_policy(
         2.0, "log w stays inside +- this: softly, by c tanh(x / c); the printed form clips hard.", above=0
     )
-    log_beta_clip: float = per_run(3.0, "log beta is clipped to +- this.", at_least=0)
+    log_beta_clip: float = per_policy(3.0, "log beta is clipped to +- this.", at_least=0)
     # E[beta^2] is at most (k sqrt(2 - k^2))^-actions for equal means: 0.5 up to 6 action dimensions, about 0.8 for 24.
-    std_floor: float = per_run(0.5, "pi's standard deviation counts as at least this times mu's.", at_least=0)
+    std_floor: float = per_policy(0.5, "pi's standard deviation counts as at least this times mu's.", at_least=0)
     kernel: Literal["gaussian", "laplacian"] = shared("gaussian", "Of the mmd and of the printed form.")
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """A method on a dataset. `settings` may hold lists: their grid and the seeds train in one launch."""
+    """A method on a dataset. `settings` may hold lists: their grid and the seeds train in one run."""
 
     data: str
     """What it learns from; for a method that learns in an environment, that environment."""
@@ -50,7 +50,7 @@ class Cell:
         return find(self.algorithm).online
 
     def runs(self, task: str | None) -> "list[Member]":
-        """The launch's runs, with every option resolved."""
+        """The policies to be trained, with every option resolved."""
         from sbac.algorithms import find
         from sbac.training.grid import members
 
