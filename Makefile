@@ -43,7 +43,7 @@ build/docs/.ready: requirements-docs.lock pyproject.toml
 	touch $@
 
 torture: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/build/xla
-torture: $(READY)  ## kills, full disks, dead workers, damaged files: half an hour, and a table
+torture: $(READY)  ## kills, full disks, dead workers: half an hour, and a table
 	$(BIN)/python -m tests.torture
 
 bench-speed: $(READY)  ## updates per second on the device found

@@ -193,7 +193,7 @@ def test_a_nested_config_is_flat_outside() -> None:
         changed(made, {"inner_siz": 3.0})
 
 
-def test_the_leaves_of_a_config_are_its_per_run_fields() -> None:
+def test_the_leaves_of_a_config_are_its_per_policy_fields() -> None:
     configs = [changed(SBACConfig(), {"alpha": alpha, "ratio_log_w_clip": 2 * alpha}) for alpha in (1.0, 2.0)]
     stacked = stack(configs)
     np.testing.assert_array_equal(stacked.ratio.log_w_clip, [2.0, 4.0])

@@ -231,7 +231,7 @@ def test_validation_losses_come_from_held_out_episodes() -> None:
     assert not any("validation_loss" in row for row in none.metrics)
 
 
-def test_the_precision_of_a_launch_reaches_its_networks() -> None:
+def test_the_precision_of_a_run_reaches_its_networks() -> None:
     losses = {}
     for name in ("float32", "bfloat16"):
         prog = program("bc", 2, precision=name)

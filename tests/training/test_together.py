@@ -96,7 +96,7 @@ def assert_same(ours: Run, theirs: Run) -> None:
                 np.testing.assert_allclose(a[name], b[name], rtol=2e-2, atol=1e-3, err_msg=name)
 
 
-def test_each_folder_is_that_of_its_launch_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_folder_is_that_of_its_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With everything of a dataset that a run may read: its rows, initial states, scale, and sample of states."""
     options: dict[str, Any] = {
         "alpha": [0.05, 50.0],
@@ -118,7 +118,7 @@ def test_each_folder_is_that_of_its_launch_alone(tmp_path: Path, monkeypatch: py
     assert np.abs(ours[0].policies[0](probe) - ours[1].policies[0](probe)).max() > 1e-2  # the data do matter
 
 
-def test_only_launches_that_fit_share_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_runs_that_fit_share_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = count_programs(monkeypatch)
     wider = make_data(1200, 3, observations=4)
     started = open_runs(tmp_path, "bc", [LOGS[0], wider, LOGS[1]], environment=None)

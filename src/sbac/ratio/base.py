@@ -14,7 +14,7 @@ not be stationary, nor discounted, nor come from one policy. The forms differ in
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -25,9 +25,6 @@ from sbac.errors import UserError
 from sbac.nn import MLP, Gaussian, Trained, pre_tanh
 
 Form = Literal["exact", "theorem", "printed"]
-Estimator = Literal["classifier", "mmd"]
-FORMS: tuple[str, ...] = get_args(Form)
-ESTIMATORS: tuple[str, ...] = get_args(Estimator)
 MEAN_RATE = 0.01
 """Of the running mean of beta w. A batch's own mean is correlated with its rows and shrinks w: by a tenth of the effect
 of pi or more at batch 256 and gamma 0.99."""
@@ -39,7 +36,7 @@ class RatioConfig(Options):
     """Every choice that the estimators of the ratio share."""
 
     form: Form = shared("exact", "The equation: where pi restarts, or Eq. (7) as printed.")
-    estimator: Literal["default", Estimator] = shared(
+    estimator: Literal["default", "classifier", "mmd"] = shared(
         "default", "What solves it; default: the classifier, and for the printed form its own loss."
     )
     hidden: tuple[int, ...] = layers((256, 256, 256), "Units of each hidden layer of w.")

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.errors import UserError, unknown
+from sbac.errors import UserError
 from sbac.nn import MLP, Metrics, Trained, polyak
 from sbac.ratio import classifier, mmd, printed
-from sbac.ratio.base import ESTIMATORS, FORMS, Ratio, RatioBatch, RatioConfig, RunningMean, State, product
+from sbac.ratio.base import Ratio, RatioBatch, RatioConfig, RunningMean, State, product
 from sbac.ratio.kernels import median_bandwidth
 
 DIAGNOSTICS = ("ratio_mean", "ratio_ess", "ratio_at_clip", "beta_mean", "beta_ess")
@@ -23,11 +23,7 @@ TARGET_RATE = 0.005
 
 
 def method(config: RatioConfig) -> str:
-    """The estimator's name with `default` resolved: one of ESTIMATORS, or "printed"."""
-    if config.form not in FORMS:
-        raise unknown("form of the ratio", config.form, FORMS)
-    if config.estimator not in ("default", *ESTIMATORS):
-        raise unknown("estimator of the ratio", config.estimator, ("default", *ESTIMATORS))
+    """The estimator's name with `default` resolved: classifier, mmd, or "printed"."""
     if config.form == "printed":
         if config.estimator not in ("default", "mmd"):
             raise UserError(
