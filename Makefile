@@ -43,18 +43,18 @@ build/docs/.ready: requirements-docs.lock pyproject.toml
 	touch $@
 
 torture: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/build/xla
-torture: $(READY)  ## kills, full disks, dead workers, damaged files: half an hour, and a table
+torture: $(READY)  ## kills, full disks, dead workers: half an hour, and a table
 	$(BIN)/python -m tests.torture
 
 bench-speed: $(READY)  ## updates per second on the device found
 	$(BIN)/python benchmarks/speed.py
 
-bench: $(READY)  ## a small bench on the embedded dataset, and its page
+bench: $(READY)  ## a small bench on the embedded dataset, and its tables
 	$(BIN)/sbac bench --tasks hopper-demo --algorithms sbac td3-bc bc --seeds 2 --no-grid --out build/bench
-	$(BIN)/sbac report build/bench --out build/bench.html
+	$(BIN)/sbac report build/bench --markdown build/bench.md
 
 results: $(READY)  ## tables and figures of docs/results.md, from the raw evaluations in lab-notes/table
-	$(BIN)/sbac report lab-notes/table lab-notes/table/published --developed-on lab-notes/table/development --markdown docs/results.md --out build/results.html
+	$(BIN)/sbac report lab-notes/table lab-notes/table/published --developed-on lab-notes/table/development --markdown docs/results.md
 
 wheel: $(READY)  ## a wheel and a source archive, into dist/
 	$(BIN)/python -m build

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 import sbac
 from sbac.algorithms import REGISTRY
 from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step
-from sbac.config import Config, config, layers, per_run, rate
+from sbac.config import Config, config, layers, per_policy, rate
 from sbac.nn import DeterministicPolicy, Trained
 
 
@@ -24,7 +24,7 @@ class HuberConfig(Config):
     steps: tuple[int, ...] = (5_000,)
     hidden: tuple[int, ...] = layers((64, 64))
     learning_rate: float = rate(1e-3, "Learning rate.")
-    delta: float = per_run(0.1, "Where the loss turns from a square into a line.", above=0)
+    delta: float = per_policy(0.1, "Where the loss turns from a square into a line.", above=0)
 
 
 class State(eqx.Module):

@@ -14,7 +14,7 @@ from sbac.algorithms import REGISTRY, find
 from sbac.algorithms.base import Algorithm
 from sbac.algorithms.sbac import SBACConfig
 from sbac.cli import main
-from sbac.config import Config, Options, changed, config, fields_of, nested, per_run, rate, shared, values_of
+from sbac.config import Config, Options, changed, config, fields_of, nested, per_policy, rate, shared, values_of
 from sbac.errors import UserError
 from sbac.training.grid import members, stack
 
@@ -22,7 +22,7 @@ from sbac.training.grid import members, stack
 @config
 class Inner(Options):
     kind: Literal["one", "two"] = shared("one", "Which one.")
-    size: float = per_run(1.0, "How large.", above=0)
+    size: float = per_policy(1.0, "How large.", above=0)
 
 
 @config
@@ -108,7 +108,7 @@ def test_bounds_are_open_or_closed_as_they_say() -> None:
 
 def declared(source: str) -> None:
     names: dict[str, Any] = {"__name__": __name__}
-    code = "from sbac.config import Config, Options, config, nested, per_run, shared\n"
+    code = "from sbac.config import Config, Options, config, nested, per_policy, shared\n"
     future = "from __future__ import annotations\n" if "FUTURE" in source else ""
     exec(compile(future + code + source.replace("FUTURE\n", ""), "<test>", "exec", dont_inherit=True), names)
 
@@ -116,22 +116,22 @@ def declared(source: str) -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("FUTURE\n@config\nclass A(Config):\n    x: float = per_run(1.0, 'X.')", "A.x: its annotation is a string"),
-        ("@config\nclass A(Config):\n    x: 'float' = per_run(1.0, 'X.')", "A.x: its annotation is a string"),
-        ("@config\nclass A(Config):\n    x: float = 1.0", "A.x: expected per_run"),
-        ("@config\nclass A(Config):\n    x: float", "A.x: expected per_run"),
-        ("@config\nclass A(Config):\n    x: float = per_run(1.0, '')", "A.x: expected one line of help"),
-        ("@config\nclass A(Config):\n    x: int = per_run(1, 'X.')", "A.x: a per-run field is a number"),
+        ("FUTURE\n@config\nclass A(Config):\n    x: float = per_policy(1.0, 'X.')", "A.x: its annotation is a string"),
+        ("@config\nclass A(Config):\n    x: 'float' = per_policy(1.0, 'X.')", "A.x: its annotation is a string"),
+        ("@config\nclass A(Config):\n    x: float = 1.0", "A.x: expected per_policy"),
+        ("@config\nclass A(Config):\n    x: float", "A.x: expected per_policy"),
+        ("@config\nclass A(Config):\n    x: float = per_policy(1.0, '')", "A.x: expected one line of help"),
+        ("@config\nclass A(Config):\n    x: int = per_policy(1, 'X.')", "A.x: a per-policy field is a number"),
         ("@config\nclass A(Config):\n    x: dict = shared({}, 'X.')", "mutable default|A.x: annotation"),
         ("@config\nclass A(Config):\n    x: str = shared('a', 'X.')", "A.x: annotation"),
-        ("@config\nclass A(Config):\n    x: float = per_run(2.0, 'X.', at_most=1)", "A.x: its default is not one"),
-        ("@config\nclass A(Config):\n    x: float = per_run(1.0, 'X.', group='stuff')", "A.x: group 'stuff'"),
+        ("@config\nclass A(Config):\n    x: float = per_policy(2.0, 'X.', at_most=1)", "A.x: its default is not one"),
+        ("@config\nclass A(Config):\n    x: float = per_policy(1.0, 'X.', group='stuff')", "A.x: group 'stuff'"),
         ("@config\nclass A(Config):\n    batch_size: int = 0", "A.batch_size: its default is not one"),
         ("@config\nclass A(Config):\n    batch_size = 3", "A.batch_size: another default needs the annotation again"),
         (
-            "@config\nclass A(Options):\n    x: float = per_run(1.0, 'X.')\n"
+            "@config\nclass A(Options):\n    x: float = per_policy(1.0, 'X.')\n"
             "@config\nclass B(Config):\n    a: A = nested(A(), prefix='a_', group='data')\n"
-            "    a_x: float = per_run(1.0, 'X.')",
+            "    a_x: float = per_policy(1.0, 'X.')",
             "B: a field has the flat name of another",
         ),
     ],
@@ -153,7 +153,7 @@ def test_every_field_of_every_method_has_help_and_every_float_says_where_it_belo
     for field in fields_of(find(name).config).values():
         assert field.spec.help.endswith(".") and len(field.spec.help) < 160, field.name
         shared = ("validation", "warm_up", "dropout", "behaviour_dropout")
-        assert field.spec.per_run == (field.annotation is float) or field.name in shared
+        assert field.spec.per_policy == (field.annotation is float) or field.name in shared
         assert field.convert(field.default) == field.default
 
 
@@ -193,12 +193,12 @@ def test_a_nested_config_is_flat_outside() -> None:
         changed(made, {"inner_siz": 3.0})
 
 
-def test_the_leaves_of_a_config_are_its_per_run_fields() -> None:
+def test_the_leaves_of_a_config_are_its_per_policy_fields() -> None:
     configs = [changed(SBACConfig(), {"alpha": alpha, "ratio_log_w_clip": 2 * alpha}) for alpha in (1.0, 2.0)]
     stacked = stack(configs)
     np.testing.assert_array_equal(stacked.ratio.log_w_clip, [2.0, 4.0])
     assert stacked.ratio.form == "exact" and stacked.hidden == (256, 256, 256)
-    per_run_fields = [f for f in fields_of(SBACConfig).values() if f.spec.per_run]
+    per_run_fields = [f for f in fields_of(SBACConfig).values() if f.spec.per_policy]
     assert len(jax.tree.leaves(stacked)) == len(per_run_fields) > 10
     assert all(leaf.shape == (2,) for leaf in jax.tree.leaves(stacked))
 
@@ -216,8 +216,8 @@ def test_flat_names_work_everywhere_outside() -> None:
     assert (record["ratio_form"], record["ratio_log_w_clip"], record["ratio_hidden"]) == ("theorem", 1.0, (4, 4))
     config: Any = first.config
     assert config.ratio.form == "theorem" and config.ratio_every == 3
-    with pytest.raises(UserError, match="unknown ratio_estimator 'lstd'"):
-        members(find("sbac"), "quick", 1, {"ratio_estimator": "lstd"})
+    with pytest.raises(UserError, match="unknown ratio_estimator 'kernel'"):
+        members(find("sbac"), "quick", 1, {"ratio_estimator": "kernel"})
 
 
 # --- The command line -----------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Phase
-from sbac.config import Config, config, layers, per_run, rate
+from sbac.config import Config, config, layers, per_policy, rate
 from sbac.nn import DeterministicPolicy, Trained
 
 
@@ -291,7 +291,7 @@ class HuberConfig(Config):
     steps: tuple[int, ...] = (100_000,)
     hidden: tuple[int, ...] = layers((256, 256))
     learning_rate: float = rate(3e-4, "Learning rate.")
-    delta: float = per_run(0.1, "Where the loss turns from a square into a line.", above=0)
+    delta: float = per_policy(0.1, "Where the loss turns from a square into a line.", above=0)
 
 
 class State(eqx.Module):

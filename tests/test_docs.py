@@ -27,8 +27,6 @@ from sbac.environments.tasks import normalised_score
 from sbac.lab.cells import read_cells
 from sbac.lab.naming import collect
 from sbac.lab.tables import score_tables
-from sbac.results.outcome import difference
-from sbac.results.statistics import paired_difference
 from sbac.text import number
 
 ROOT = Path(__file__).parents[1]
@@ -118,7 +116,7 @@ def run_page(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
             ran += 1
         for words in commands(block.text) if block.language == "bash" else ():
             few = {"bench": ["--steps", "20", "--episodes", "1", "--final-episodes", "1"]}.get(words[0], [])
-            assert cli.main([*words, *([] if "--merge" in words else few)]) == 0, words
+            assert cli.main([*words, *few]) == 0, words
             ran += 1
     return ran
 
@@ -228,19 +226,6 @@ def test_the_letter_of_the_paper() -> None:
         assert rows[task] == [number(table.row(task)[m].mean, table.row(task)[m].deviation) for m in methods], task
 
 
-@pytest.mark.slow
-def test_the_letter_of_the_paper_with_and_without_w() -> None:
-    rows = named_rows(section("### To the letter of the paper", NOTES / "w" / "README.md"))
-    said = {name: cells for name, cells in rows.items() if name.endswith("-made")}
-    measured = {(s.data, s.record.algorithm, s.record.preset): s for s in collect(read_cells(TABLE / "letter"))}
-    assert len(said) == 3
-    for task, differences in said.items():
-        without = measured[task, "sbac-no-w", "paper"].scores
-        for preset, words in zip(("paper", "corrected"), differences, strict=True):
-            with_w = measured[task, "sbac", preset].scores
-            assert words == difference(paired_difference(with_w, without)), (task, preset)
-
-
 def test_the_table_of_the_demonstrations() -> None:
     rows = named_rows(section("## From 25 human demonstrations", RESULTS))
     scores: dict[float, dict[int, float]] = {}
@@ -286,15 +271,6 @@ def test_the_choice_from_the_log_against_the_rivals() -> None:
     assert said["SBAC, alpha by sbac select"][0] == one["sbac"][2]
     last = rows_of(section("## A setting per task", TABLE / "README.md"))[-1]
     assert last[3:] == per_task["rebrac@tuned"][2:5]
-
-
-@pytest.mark.slow
-def test_the_table_of_other_methods() -> None:
-    printed = printed_by("trust/judged.py", "--out", "lab-notes/trust/other-methods.jsonl", "--summary")
-    computed = [[cell.strip() for cell in line.split("|")] for line in printed.splitlines()[1:]]
-    rows = rows_of((NOTES / "trust" / "README.md").read_text())
-    said = [row for row in rows if len(row) == 8 and row[0] in {row[0] for row in computed}]
-    assert said == computed and len(computed) == 11
 
 
 def test_the_reference_names_the_whole_api() -> None:

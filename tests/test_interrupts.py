@@ -345,11 +345,11 @@ BUSY = """
     from sbac import cli
     from sbac.training import train
 
-    def busy(launches, **_):
+    def busy(open_runs, **_):
         print("busy", flush=True)
         hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # half an hour without a line of Python, as XLA may need
 
-    train.train_launches = busy
+    train.train_runs = busy
     sys.exit(cli.main())
 """
 

@@ -16,7 +16,8 @@ from sbac.errors import UserError
 from sbac.evaluation.evaluate_run import own_environment, policy_files
 from sbac.evaluation.worker import Pool
 from sbac.lab.cells import cell_files, cell_text, read_cell
-from sbac.lab.report.page import build_page
+from sbac.lab.report.markdown import results_markdown
+from sbac.report.page import run_page
 from sbac.report.summary import outcome
 from sbac.results.describe import describe
 from tests.mutations import copied, damage, restore
@@ -68,7 +69,7 @@ def read(folder: Path) -> None:
     for file in policy_files(folder):
         own_environment(folder, sbac.Policy.load(file))
     outcome(run)
-    build_page([describe(run, LOG)])
+    run_page(describe(run, LOG))
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # damaged numbers overflow
@@ -101,4 +102,4 @@ def test_a_damaged_cell(first: int, tmp_path: Path) -> None:
 def show_cell(file: Path) -> None:
     cell = read_cell(file)
     cell_text(cell)
-    build_page([cell])
+    results_markdown([cell])

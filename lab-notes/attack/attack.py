@@ -242,8 +242,7 @@ def commands(folder: Path, damaged: Path) -> list[list[str]]:
     run, page, tables = str(folder / "run"), str(folder / "page.html"), folder / "tables.md"
     if "results" in damaged.parts:
         tables.write_text("<!-- scores -->\n<!-- /scores -->\n")
-        both = ["report", str(folder / "results")]
-        return [[*both, "--out", page], [*both, "--markdown", str(tables)]]
+        return [["report", str(folder / "results"), "--markdown", str(tables)]]
     log = str(folder / "log.npz")
     every = [
         ["report", run, "--out", page],
@@ -378,6 +377,7 @@ def main() -> int:
         assert ended.code == 0, ended.text
         (made / "run").rename(made / "whole")
         import sbac.lab.report.page
+
         import sbac.report.card
         import sbac.training.train  # noqa: F401
         from sbac.cli import report  # noqa: F401

@@ -16,8 +16,8 @@ import sbac
 from sbac.making.making import make_datasets
 from sbac.runs import WarmStart
 from sbac.training.folder import Folder
-from sbac.training.launch import Launch
-from sbac.training.loop import train_launches
+from sbac.training.loop import train_runs
+from sbac.training.open_run import OpenRun
 from sbac.training.request import Evaluating, Grid, OfflineRequest
 
 SEEDS = [100, 101, 102, 103]
@@ -52,8 +52,8 @@ def main(out: Path, scratch: Path) -> None:
             request = OfflineRequest(
                 data=logs[name], algorithm="sbac", folder=Folder(folder), grid=grid, evaluating=playing, warm_start=warm
             )
-            launches.append(Launch.open(request))
-        train_launches(launches, workers=4, checkpoint_seconds=600.0, progress=False)
+            launches.append(OpenRun.open(request))
+        train_runs(launches, workers=4, checkpoint_seconds=600.0, progress=False)
         for name in LOGS[pair]:
             played = (scratch / "runs" / name / job / "evaluations.jsonl").read_text().splitlines()
             record(out / "kinds.jsonl", name, job, steps, options["critic"], [json.loads(line) for line in played])

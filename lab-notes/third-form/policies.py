@@ -22,8 +22,8 @@ from sbac.evaluation.worker import Pool
 from sbac.making.making import make_datasets
 from sbac.runs import Run, WarmStart
 from sbac.training.folder import Folder
-from sbac.training.launch import Launch
-from sbac.training.loop import train_launches
+from sbac.training.loop import train_runs
+from sbac.training.open_run import OpenRun
 from sbac.training.request import Evaluating, Grid, OfflineRequest
 
 ESTIMATE, IMPROVE = 200_000, 100_000
@@ -51,7 +51,7 @@ def train(out: Path, scratch: Path, logs: Sequence[str], seeds: Sequence[int], j
 
 def trained(folder: Path, data: Mapping[str, sbac.Dataset], job: str, seeds: Sequence[int]) -> dict[str, Run]:
     method, options, steps, source = JOBS[job]
-    launches: list[Launch] = []
+    launches: list[OpenRun] = []
     for name, log in data.items():
         path = folder / name / job
         shutil.rmtree(path, ignore_errors=True)
@@ -63,8 +63,8 @@ def trained(folder: Path, data: Mapping[str, sbac.Dataset], job: str, seeds: Seq
             evaluating=Evaluating(evaluate=False),
             warm_start=None if source is None else WarmStart(str(path.with_name(source)), ["estimate"]),
         )
-        launches.append(Launch.open(request))
-    runs = train_launches(launches, checkpoint_seconds=600.0, progress=False)
+        launches.append(OpenRun.open(request))
+    runs = train_runs(launches, checkpoint_seconds=600.0, progress=False)
     return dict(zip(data, runs, strict=True))
 
 

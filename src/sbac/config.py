@@ -1,14 +1,14 @@
-"""What a config field is: one value per run or shared, its range, one line of help and its group, all at the field.
+"""What a config field is: one value per policy or shared, its range, one line of help and its group, all at the field.
 
 A config is a class with the decorator `config`. Each field says what it is:
 
-    alpha: float = per_run(2.0, "Weight of log mu in objective (8).", at_least=0)
+    alpha: float = per_policy(2.0, "Weight of log mu in objective (8).", at_least=0)
     hidden: tuple[int, ...] = shared((256, 256), "Units of each hidden layer.", at_least=1, group="networks")
     ratio: RatioConfig = nested(RatioConfig(), prefix="ratio_", group="the ratio w")
 
-A field that is `per_run` is an array with one entry per run inside a program. A field that is `shared` is static: runs
-that differ in it train in separate programs. A nested config groups fields; the command line, files and grids know them
-by one flat name each, prefix and name (`ratio_form`). A subclass that changes only a default writes
+A field that is `per_policy` is an array with one entry per policy inside a program. A field that is `shared` is static:
+policies that differ in it train in separate programs. A nested config groups fields; the command line, files and grids
+know them by one flat name each, prefix and name (`ratio_form`). A subclass that changes only a default writes
 `batch_size: int = 100`, and the rest stays as the base class says.
 
 Nothing else walks over the fields of a config: `fields_of`, `values_of` and `changed` do.
@@ -34,6 +34,7 @@ Group = Literal["the method", "networks", "rates", "the ratio w", "training", "d
 """Under which heading the command line lists a field."""
 RewardScale = Literal["none", "unit", "return-range"]
 LARGEST = float(np.finfo(np.float32).max)
+EXPECTED = "expected per_policy(default, help), shared(default, help) or nested(default)"
 
 
 # --- Saying what a field is ----------------------------------------------------------------------------------------
@@ -74,12 +75,12 @@ class FieldSpec:
 
     help: str
     group: Group
-    per_run: bool = False
+    per_policy: bool = False
     range: Range = Range()
     prefix: str | None = None
 
 
-def per_run(
+def per_policy(
     default: float,
     help: str,
     *,
@@ -89,7 +90,7 @@ def per_run(
     below: float | None = None,
     group: Group = "the method",
 ) -> float:
-    """A number that may differ between the runs of one program."""
+    """A number that may differ between the policies of one program."""
     bounds = Range(at_least, above, at_most, below)
     return dataclasses.field(default=default, metadata={"spec": FieldSpec(help, group, True, bounds)})
 
@@ -104,7 +105,7 @@ def shared(
     below: float | None = None,
     group: Group = "the method",
 ) -> T:
-    """A value that all runs of one program share, because it shapes the program or the data."""
+    """A value that all policies of one program share, because it shapes the program or the data."""
     bounds = Range(at_least, above, at_most, below)
     return dataclasses.field(default=default, metadata={"spec": FieldSpec(help, group, False, bounds)})
 
@@ -116,12 +117,12 @@ def nested(default: T, *, prefix: str, group: Group) -> T:
 
 def rate(default: float, help: str) -> float:
     """A learning rate."""
-    return per_run(default, help, at_least=0, group="rates")
+    return per_policy(default, help, at_least=0, group="rates")
 
 
 def polyak_rate(default: float, help: str = "Share of a network that its target takes over in a step.") -> float:
     """A rate at which target networks follow the trained ones."""
-    return per_run(default, help, at_least=0, at_most=1, group="rates")
+    return per_policy(default, help, at_least=0, at_most=1, group="rates")
 
 
 def layers(default: tuple[int, ...], help: str = "Units of each hidden layer.") -> tuple[int, ...]:
@@ -146,7 +147,7 @@ Class = TypeVar("Class", bound=Options)
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def config(cls: type[Class]) -> type[Class]:
-    """Makes a frozen dataclass that is a pytree: the per-run fields are leaves, all others are static.
+    """Makes a frozen dataclass that is a pytree: the per-policy fields are leaves, all others are static.
 
     A field that does not say what it is, or whose annotation is a string, is refused here.
     """
@@ -162,14 +163,14 @@ def config(cls: type[Class]) -> type[Class]:
         given = cls.__dict__.get(name, dataclasses.MISSING)
         if not isinstance(given, dataclasses.Field):
             if name not in inherited or given is dataclasses.MISSING:
-                raise TypeError(f"{where}: expected per_run(default, help), shared(default, help) or nested(default)")
+                raise TypeError(f"{where}: {EXPECTED}")
             setattr(cls, name, dataclasses.field(default=given, metadata=inherited[name].metadata))
     frozen = dataclass(frozen=True, kw_only=True)(cls)
     for f in dataclasses.fields(frozen):
         _check(frozen, f)
     fields_of(frozen)  # names that occur twice are refused
     fields = dataclasses.fields(frozen)
-    leaves = [f.name for f in fields if _spec(f).per_run or _spec(f).prefix is not None]
+    leaves = [f.name for f in fields if _spec(f).per_policy or _spec(f).prefix is not None]
     return jax.tree_util.register_dataclass(
         frozen, data_fields=leaves, meta_fields=[f.name for f in fields if f.name not in leaves]
     )
@@ -187,7 +188,7 @@ def _check(cls: type[Options], f: "dataclasses.Field[Any]") -> None:
     """Refuses a field that does not say what it is."""
     where = f"{cls.__name__}.{f.name}"
     if not isinstance(f.metadata.get("spec"), FieldSpec):
-        raise TypeError(f"{where}: expected per_run(default, help), shared(default, help) or nested(default)")
+        raise TypeError(f"{where}: {EXPECTED}")
     spec = _spec(f)
     if not spec.help.strip() or "\n" in spec.help:
         raise TypeError(f"{where}: expected one line of help")
@@ -197,8 +198,8 @@ def _check(cls: type[Options], f: "dataclasses.Field[Any]") -> None:
         if not (isinstance(f.type, type) and issubclass(f.type, Options) and isinstance(f.default, f.type)):
             raise TypeError(f"{where}: a nested config is annotated with its class, and its default is one")
         return
-    if spec.per_run and f.type is not float:
-        raise TypeError(f"{where}: a per-run field is a number, and its annotation must be float, not {f.type}")
+    if spec.per_policy and f.type is not float:
+        raise TypeError(f"{where}: a per-policy field is a number, and its annotation must be float, not {f.type}")
     if f.type not in (float, int, bool, tuple[int, ...]) and get_origin(f.type) is not Literal:
         raise TypeError(f"{where}: annotation {f.type}; expected float, int, bool, tuple[int, ...] or a Literal")
     try:
@@ -350,9 +351,9 @@ def changed(config: Class, settings: Mapping[str, Any]) -> Class:
 
 
 def static_fields(config: Options) -> tuple[Value, ...]:
-    """What runs must agree in to share a program."""
+    """What policies must agree in to share a program."""
     values = values_of(config)
-    return tuple(values[name] for name, f in fields_of(type(config)).items() if not f.spec.per_run)
+    return tuple(values[name] for name, f in fields_of(type(config)).items() if not f.spec.per_policy)
 
 
 # --- What every method has -----------------------------------------------------------------------------------------
@@ -370,7 +371,7 @@ class Config(Options):
         group="training",
     )
     batch_size: int = shared(256, "Rows drawn for a step.", at_least=1, group="training")
-    discount: float = per_run(0.99, "gamma: what a reward one step later is worth.", at_least=0, at_most=1)
+    discount: float = per_policy(0.99, "gamma: what a reward one step later is worth.", at_least=0, at_most=1)
     standardise_states: bool = shared(
         True, "States enter the networks as (s - mean) / std over the data; the policy carries both.", group="data"
     )

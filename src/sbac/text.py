@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike
-
-from sbac.records import is_list
 
 # --- Numbers ------------------------------------------------------------------------------------------------------
 
@@ -63,8 +62,8 @@ def setting_text(value: object) -> str:
 
 def setting_label(value: object) -> str:
     """The value of a setting as a part of a file's name: no digit is lost, and lists have no brackets."""
-    if is_list(value):
-        return "x".join(map(str, value))
+    if isinstance(value, list | tuple):
+        return "x".join(map(str, cast("Sequence[object]", value)))
     if isinstance(value, float) and float(f"{value:g}") != value:
         return repr(value)
     return setting_text(value)

@@ -115,7 +115,9 @@ def policy(actor: Actor, observations: int = OBSERVATIONS, actions: int = ACTION
         if net.normalise:
             arrays[f"{name}/normalise"] = np.ones(1)
     arrays |= {name: np.asarray(value) for name, value in actor.constants.items()}
-    return Policy(actor.kind, arrays, {})
+    made = Policy(actor.kind, arrays, {})
+    assert made.is_finite  # or its file would be refused
+    return made
 
 
 def scores(name: str, **fields: Any) -> list[float]:

@@ -1,8 +1,7 @@
-"""SAC: its target, losses and gradients against float64 numpy; padding of actions; the temperature's direction."""
+"""SAC: its target, losses and gradients against float64 numpy; the temperature's direction."""
 
 import dataclasses
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +13,6 @@ from sbac.nn import Multiplier
 from tests.algorithms import float64, harness
 
 CONFIG = sac.SACConfig(hidden=(5,), discount=0.9)
-USED = jnp.array([1.0, 1.0])
 
 
 @pytest.fixture(scope="module")
@@ -50,31 +48,14 @@ def test_policy_loss_and_gradient(state: sac.State) -> None:
         return float((0.3 * log_prob - float64.critic(critic, batch.observations, a).min(0)).mean())
 
     harness.assert_loss(
-        lambda p: sac.policy_loss(p, critic, jnp.float32(0.3), USED, batch, key)[0], expected, state.policy.model
+        lambda p: sac.policy_loss(p, critic, jnp.float32(0.3), batch, key)[0], expected, state.policy.model
     )
 
 
 @pytest.mark.parametrize(("entropy", "rises"), [(-10.0, True), (10.0, False)])
 def test_temperature_pulls_the_entropy_to_minus_the_actions(state: sac.State, entropy: float, rises: bool) -> None:
-    stepped = state.temperature.update(-USED.sum() - entropy, 0.01)
+    stepped = state.temperature.update(jnp.asarray(-2.0 - entropy), 0.01)
     assert (float(stepped.value) > 0.3) == rises
-
-
-def test_padding_neither_acts_nor_counts(state: sac.State) -> None:
-    """A policy with an unused third action acts, scores and learns as one with two."""
-    wide = jax.jit(lambda key: sac.init(CONFIG, Spec(3, 3, jnp.zeros((1, 3))), {}, key))(jax.random.key(2))
-    used, policy = jnp.array([1.0, 1.0, 0.0]), wide.policy.model
-    a, log_prob = sac.act(policy, used, harness.small_batch().observations, jax.random.key(5))
-    assert (a[:, 2] == 0).all()
-    narrow = eqx.tree_at(
-        lambda p: (p.net.weights[-1], p.net.biases[-1]),
-        policy,
-        tuple(x[..., jnp.array([0, 1, 3, 4])] for x in (policy.net.weights[-1], policy.net.biases[-1])),
-    )
-    mean, std = float64.tanh_gaussian(narrow, harness.small_batch().observations)
-    u = np.arctanh(np.asarray(a[:, :2], np.float64))
-    expected = float64.log_normal(u, mean, std) - np.log(1 - np.tanh(u) ** 2).sum(-1)
-    np.testing.assert_allclose(log_prob, expected, atol=1e-3)
 
 
 def test_target_follows_the_critic_slowly(state: sac.State) -> None:

@@ -22,26 +22,23 @@ def state() -> td3.State:
     return dataclasses.replace(made, policy_target=other.policy_target, critic_target=other.critic_target)
 
 
-@pytest.mark.parametrize("used", [(1.0, 1.0), (1.0, 0.0)])
-def test_critic_target(state: td3.State, used: tuple[float, float]) -> None:
+def test_critic_target(state: td3.State) -> None:
     batch, key = harness.small_batch(), jax.random.key(3)
     noise = np.clip(0.2 * np.asarray(jax.random.normal(key, batch.actions.shape)), -0.5, 0.5)
-    a = np.clip(np.tanh(float64.mlp(state.policy_target.net, batch.next_observations)) + noise, -1, 1) * used
+    a = np.clip(np.tanh(float64.mlp(state.policy_target.net, batch.next_observations)) + noise, -1, 1)
     q = float64.critic(state.critic_target, batch.next_observations, a).min(0)
     expected = np.where(batch.terminals == 1, batch.rewards, batch.rewards + 0.9 * q)
-    padded = dataclasses.replace(state, used=jnp.asarray(used))
-    np.testing.assert_allclose(jax.jit(td3.critic_target)(CONFIG, padded, batch, key), expected, atol=1e-5)
+    np.testing.assert_allclose(jax.jit(td3.critic_target)(CONFIG, state, batch, key), expected, atol=1e-5)
 
 
 def test_policy_loss_and_gradient(state: td3.State) -> None:
     batch, critic = harness.small_batch(), state.critic.model
 
     def expected(policy: td3.DeterministicPolicy) -> float:
-        a = np.tanh(float64.mlp(policy.net, batch.observations)) * [1.0, 0.0]
+        a = np.tanh(float64.mlp(policy.net, batch.observations))
         return float(-float64.critic(critic, batch.observations, a)[0].mean())
 
-    used = jnp.array([1.0, 0.0])
-    harness.assert_loss(lambda p: td3.policy_loss(p, critic, used, batch)[0], expected, state.policy.model)
+    harness.assert_loss(lambda p: td3.policy_loss(p, critic, batch)[0], expected, state.policy.model)
 
 
 def test_policy_and_targets_wait_for_every_second_step(state: td3.State) -> None:

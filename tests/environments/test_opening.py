@@ -13,6 +13,10 @@ import pytest
 from sbac.cli import main
 from sbac.environments.opening import may_open, open_environment
 from sbac.errors import UserError
+from sbac.evaluation.worker import Pool
+from sbac.lab.bench.final import finish
+from sbac.lab.cells import read_cell
+from sbac.lab.protocol import Protocol
 from sbac.policy import Policy
 from tests.report.synthetic import record_json
 
@@ -96,27 +100,14 @@ def test_evaluate_asks_for_an_environment_that_is_a_module(
     assert module.exists()
 
 
-def test_a_bench_opens_no_module_that_a_cell_names(
-    module: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bench_opens_no_module_that_a_cell_names(module: Path, tmp_path: Path) -> None:
     cell = record_json() | {"environment": "intruder:Own-v0", "final": []}
     file = tmp_path / "cells" / "hopper-medium-made" / f"sbac-{cell['key']}.json"
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps(cell))
     (tmp_path / "runs" / cell["data"]["name"] / f"sbac-{cell['key']}" / "policies").mkdir(parents=True)
-    assert main(["bench", "--evaluate-only", "--workers", "1", "--out", str(tmp_path)]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "intruder:Own-v0" in error and "--env" in error
-    assert not module.exists()
-
-
-def test_a_report_draws_no_module_that_a_run_names(
-    module: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from sbac.lab.report.strip import rollout_strip
-
-    with pytest.raises(UserError, match="--render: 'intruder:Own-v0' is not drawn"):
-        rollout_strip(save_policy(tmp_path / "policy"), "intruder:Own-v0", "title")
+    with Pool(1) as pool, pytest.raises(UserError, match=r"intruder:Own-v0.*--env"):
+        finish(read_cell(file), tmp_path, Protocol(), pool)
     assert not module.exists()
 
 

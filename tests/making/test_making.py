@@ -15,8 +15,8 @@ from sbac.environments.tasks import find_task
 from sbac.errors import UserError
 from sbac.evaluation.rollout import rollout_lanes
 from sbac.making import making
-from sbac.making.ladder import Ladder, Rung, ladder_hash, read_ladders, shipped, write_ladders
-from sbac.making.making import TierData, join, layout, made_identity, make_dataset, make_datasets, replay_stages
+from sbac.making.ladder import ladder_hash, read_ladders, shipped
+from sbac.making.making import TierData, join, layout, made_identity, make_datasets, played, replay_stages
 from sbac.making.shards import Shard, by_lane, make_shard, roll
 from sbac.policy import FORMULAS
 
@@ -112,11 +112,15 @@ def test_whole_episodes_are_finished_and_others_cut() -> None:
 
 
 def test_the_rows_do_not_depend_on_the_number_of_workers() -> None:
-    one, two = (make_dataset("hopper-random-made", size=SIZE, workers=n) for n in (1, 2))
+    def made(workers: int) -> sbac.Dataset:
+        ((name, columns),) = played(["hopper-random-made"], SIZE, 0, workers, False)
+        rows: dict[str, Any] = dict(columns)
+        return sbac.Dataset(**rows, task=name)
+
+    one, two = made(1), made(2)
     assert len(TierData("hopper", "random", SIZE, 0).shards()) == 2
     assert one.hash == two.hash
     assert len(one) == SIZE
-    assert one.kind == "made" and one.task == "hopper-random-made"
     assert (
         one.score is not None and abs(one.score) < 3 and np.abs(one.actions).max() <= 1
     )  # uniform actions: the task's score 0
@@ -227,20 +231,7 @@ def test_workers_end_with_their_pool() -> None:
 # --- Ladders ------------------------------------------------------------------------------------------------------
 
 
-def test_a_ladder_survives_its_file(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    rungs = [
-        Rung(step, {"policy/weights/0": rng.normal(size=(3, 2)).astype(np.float16)}, [1.0, 2.5], [0.25])
-        for step in (10, 20)
-    ]
-    write_ladders(tmp_path / "a", [Ladder("Hopper-v4", "tanh-gaussian", rungs, {"seed": 3})])
-    write_ladders(tmp_path / "b", read_ladders(tmp_path / "a"))
-    [ladder] = read_ladders(tmp_path / "b")
-    assert (ladder.environment, ladder.kind, ladder.about) == ("Hopper-v4", "tanh-gaussian", {"seed": 3})
-    for mine, other in zip(ladder.rungs, rungs, strict=True):
-        assert (mine.step, mine.mode, mine.sampled) == (other.step, other.mode, other.sampled)
-        np.testing.assert_array_equal(mine.arrays["policy/weights/0"], other.arrays["policy/weights/0"])
-    assert ladder_hash(tmp_path / "a") == ladder_hash(tmp_path / "b")
+def test_what_is_no_ladder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "c").write_bytes(b"no ladder")
     with pytest.raises(UserError, match="not a ladder file"):
         read_ladders(tmp_path / "c")

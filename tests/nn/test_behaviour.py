@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from sbac.algorithms.cloning import behaviour_actor
-from sbac.errors import UserError
 from sbac.nn import Trained, behaviour
 from tests.algorithms import harness
 
@@ -120,11 +119,6 @@ def test_gradients_stay_finite_at_the_bounds(kind: str) -> None:
     corners = jnp.asarray([[1.0, -1.0], [1.0, 1.0], [0.0, 1.0]])
     gradients = jax.jit(jax.grad(lambda m: m(states(3)).log_prob(corners).mean()))(made)
     assert all(bool(jnp.isfinite(g).all()) for g in jax.tree.leaves(gradients))
-
-
-def test_unknown_kind() -> None:
-    with pytest.raises(UserError, match="did you mean 'mixture'"):
-        behaviour.create("mixtur", jax.random.key(0), 1, (4,), 1)
 
 
 # --- A behaviour with two ways of acting -------------------------------------------------------------------------

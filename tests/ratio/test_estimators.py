@@ -19,7 +19,7 @@ UPDATE = jax.jit(ratio.update)
 CASES = [
     ("exact", "classifier"),
     ("exact", "mmd"),
-    ("theorem", "state-action-classifier"),
+    ("theorem", "classifier"),
     ("theorem", "mmd"),
     ("printed", "default"),
 ]
@@ -39,15 +39,12 @@ def some_batch(form: str = "exact", rows: int = 32, initial: int = 8) -> RatioBa
         next_states=draw(rows, 3),
         terminals=jnp.asarray(RNG.random(rows) < 0.1, jnp.float32),
         initial_states=draw(initial, 3) if form == "exact" else None,
-        actions=draw(rows, 2),
-        next_policy_actions=draw(rows, 2),
-        initial_policy_actions=draw(initial if form == "exact" else rows, 2),
     )
 
 
 @jax.jit
 def start(config: RatioConfig) -> ratio.State:
-    return ratio.init(config, jax.random.key(0), 3, 2, jax.random.normal(jax.random.key(1), (100, 3)))
+    return ratio.init(config, jax.random.key(0), 3, jax.random.normal(jax.random.key(1), (100, 3)))
 
 
 @pytest.mark.parametrize(("form", "estimator"), CASES)
@@ -81,7 +78,7 @@ def test_runs_map(form: str, estimator: str) -> None:
     sample = batch.states
 
     def train(config: RatioConfig, key: jax.Array) -> jax.Array:
-        state = ratio.init(config, key, 3, 2, sample)
+        state = ratio.init(config, key, 3, sample)
         state = dataclasses.replace(state, trained=harness.with_moments(state.trained))
         for _ in range(3):
             state, _ = UPDATE(config, state, batch)
@@ -144,18 +141,9 @@ def test_diagnostics() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"form": "exat"}, "unknown form of the ratio 'exat'; did you mean 'exact'"),
-        ({"estimator": "classifer"}, "unknown estimator of the ratio 'classifer'; did you mean 'classifier'"),
         ({"form": "printed", "estimator": "classifier"}, "printed form is a loss of its own"),
-        ({"estimator": "lstd"}, "'lstd' solves for a whole dataset"),
     ],
 )
 def test_names_that_do_not_fit_get_one_line(fields: dict[str, str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         start(dataclasses.replace(config_of(), **fields))
-
-
-def test_state_action_classifier_says_which_actions_it_needs() -> None:
-    config = config_of("exact", "state-action-classifier")
-    with pytest.raises(UserError, match="actions"):
-        UPDATE(config, start(config), some_batch()._replace(next_policy_actions=None))

@@ -11,8 +11,8 @@ import pytest
 from report.synthetic import parsed, record, record_json
 from sbac.cli import main
 from sbac.errors import UserError
-from sbac.lab.cells import cell_files, cell_text, merge, parse_cell, path_of, read_cell, read_cells, write_cell
-from sbac.lab.report.page import build_page
+from sbac.lab.cells import cell_files, cell_text, parse_cell, path_of, read_cell, write_cell
+from sbac.lab.report.markdown import results_markdown
 
 NOTES = Path(__file__).parents[2] / "lab-notes"
 
@@ -65,7 +65,7 @@ def test_a_damaged_cell_ends_a_report_with_one_line(
     file = tmp_path / "cells" / "damaged.json"
     file.parent.mkdir()
     file.write_text(json.dumps(damaged(record_json(), place, value)))
-    assert main(["report", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 2
+    assert main(["report", str(tmp_path), "--markdown", str(tmp_path / "page.md")]) == 2
     assert capsys.readouterr().err == f"error: {file}: {said}\n"
 
 
@@ -93,7 +93,7 @@ def places(value: object, so_far: tuple[Any, ...] = ()) -> Iterator[tuple[Any, .
 
 
 def test_damage_anywhere_is_refused_or_harmless() -> None:
-    """Whatever stands wherever: one line that names the file, or a page."""
+    """Whatever stands wherever: one line that names the file, or tables."""
     cell = record_json(seeds=1, means={2.0: 50.0})
     refused = 0
     for place in places(cell):
@@ -104,17 +104,8 @@ def test_damage_anywhere_is_refused_or_harmless() -> None:
                 assert str(error).startswith("synthetic.json: ") and "\n" not in str(error)
                 refused += 1
             else:
-                build_page([found])
+                results_markdown([found])
     assert refused > 300
-
-
-def test_fields_of_later_versions_survive_a_merge(tmp_path: Path) -> None:
-    there, here = tmp_path / "there", tmp_path / "here"
-    path = write_cell(there, record())
-    path.write_text(json.dumps(record_json() | {"later": 1}))
-    assert merge([there], here) == 1
-    (cell,) = read_cells(here)
-    assert cell == record() and json.loads(path_of(here, cell).read_text())["later"] == 1
 
 
 def test_what_is_no_cell_at_all() -> None:

@@ -1,9 +1,9 @@
-"""Faults on purpose: kills, full disks, dead workers, damaged files. A table at the end; exit 1 if anything was lost.
+"""Faults on purpose: kills, full disks, dead workers. A table at the end; exit 1 if anything was lost.
 
 What is random comes from a seed that is printed beside a failure.
 
     python -m tests.torture                                            # all: `make torture`
-    python -m tests.torture --kills 4 --mutations 300 --only kills mutations
+    python -m tests.torture --kills 4 --only kills
 """
 
 import argparse
@@ -16,7 +16,6 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
-from tests.torture.damage import mutations
 from tests.torture.kills import full_disk, kills
 from tests.torture.neighbours import clock_set_back, dead_parent, dead_worker, forbidden, two_at_once
 from tests.torture.processes import METHOD, Outcome, table
@@ -26,8 +25,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--full", type=int, default=10, help="times that the disk is full")
-    parser.add_argument("--mutations", type=int, default=10_000)
-    parser.add_argument("--method", default=METHOD, help="what is trained, killed and damaged")
+    parser.add_argument("--method", default=METHOD, help="what is trained and killed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="kinds of faults (default: all)")
     args = parser.parse_args()
@@ -47,7 +45,6 @@ def main() -> int:
             "two": two_at_once,
             "forbidden": forbidden,
             "clock": clock_set_back,
-            "mutations": lambda folder: mutations(folder, args.mutations, args.seed, args.method),
         }
         outcomes: list[Outcome] = []
         for name, fault in faults.items():

@@ -8,12 +8,12 @@ from tests.mutations import damage, restore
 from tests.torture.processes import Outcome, table
 
 
-def test_a_few_faults_of_each_kind() -> None:
-    few = ["--kills", "2", "--method", "bc", "--mutations", "160", "--seed", "1", "--only", "kills", "mutations"]
+def test_a_few_kills() -> None:
+    few = ["--kills", "2", "--method", "bc", "--seed", "1", "--only", "kills"]
     command = [sys.executable, "-m", "tests.torture", *few]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
-    assert "| SIGKILL, then --resume | 2 | 0 |" in done.stdout and "| damaged files | 1" in done.stdout
+    assert "| SIGKILL, then --resume | 2 | 0 |" in done.stdout
 
 
 def test_a_failure_is_counted_and_said() -> None:

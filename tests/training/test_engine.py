@@ -10,7 +10,7 @@ import pytest
 import sbac
 from sbac.algorithms import REGISTRY, find
 from sbac.algorithms.base import Actor, Algorithm, Phase, Spec
-from sbac.config import Config, Options, config, fields_of, nested, per_run
+from sbac.config import Config, Options, config, fields_of, nested, per_policy
 from sbac.training.engine import Program, traced
 from sbac.training.grid import members
 from sbac.training.table import Scaling, build_table, draw, join
@@ -73,14 +73,14 @@ def test_phases_run_once_per_distinct_value_of_what_they_read() -> None:
 
 @config
 class Inner(Options):
-    size: float = per_run(1.0, "How large.")
+    size: float = per_policy(1.0, "How large.")
 
 
 @config
 class Outer(Config):
     steps: tuple[int, ...] = (1, 1, 1)
     inner: Inner = nested(Inner(), prefix="inner_", group="the method")
-    rate: float = per_run(0.1, "How fast.")
+    rate: float = per_policy(0.1, "How fast.")
 
 
 def test_what_a_phase_reads_is_found_in_groups_in_metrics_and_in_the_policy() -> None:
@@ -231,7 +231,7 @@ def test_validation_losses_come_from_held_out_episodes() -> None:
     assert not any("validation_loss" in row for row in none.metrics)
 
 
-def test_the_precision_of_a_launch_reaches_its_networks() -> None:
+def test_the_precision_of_a_run_reaches_its_networks() -> None:
     losses = {}
     for name in ("float32", "bfloat16"):
         prog = program("bc", 2, precision=name)

@@ -42,7 +42,7 @@ def poison(monkeypatch: pytest.MonkeyPatch, phase: int, row: int, at: int) -> No
 
 
 def test_an_exploding_run_changes_no_other(tmp_path: Path) -> None:
-    """The losses of the second rate overflow. The first and the third are those of a launch in which none does."""
+    """The losses of the second rate overflow. The first and the third are those of a run in which none does."""
     runs = [
         sbac.train(make_log(), "bc", out=tmp_path / str(rate), learning_rate=[1e-3, rate, 2e-3], **SMALL, **WATCHED)
         for rate in (1e38, 5e-4)

@@ -15,7 +15,7 @@ from sbac.errors import UserError
 from sbac.training.engine import Program
 from sbac.training.folder import Folder
 from sbac.training.grid import groups
-from sbac.training.launch import Launch, Lead, take_up
+from sbac.training.open_run import Lead, OpenRun, take_up
 from sbac.training.request import Grid, OfflineRequest
 from sbac.training.sharing import with_leaders
 from sbac.training.writer import Writer
@@ -78,7 +78,7 @@ def test_a_setting_takes_the_usual_value_of_an_option_that_only_another_names() 
         ([{"alpha": -1.0}], "alpha -1.0: expected a number"),
         ([{"steps": 3}], r"settings\[0\]: steps is one for all settings"),
         ([{"tau": 0.6}], r"settings\[0\]: tau is one for all settings"),
-        ([{"alpha": float(i)} for i in range(6_000)], "12,000 runs in one launch"),
+        ([{"alpha": float(i)} for i in range(6_000)], "12,000 policies in one run"),
     ],
 )
 def test_settings_that_cannot_be(settings: Any, message: str) -> None:
@@ -151,9 +151,9 @@ def test_what_is_shared(second: dict[str, Any], followed: list[set[str]], tmp_pa
     options = {name: value for name, value in SMALL.items() if name in ("hidden", "batch_size")}
     grid = Grid(settings=[{"critic": "mu"}, second], steps=20, options=options)
     request = OfflineRequest(data=make_log(), algorithm="sbac", folder=Folder(tmp_path / "run"), grid=grid)
-    launch = Launch.open(request)
-    with launch.opened:
-        leader, follower = with_leaders(take_up(launch, None)[0])
+    open_run = OpenRun.open(request)
+    with open_run.opened:
+        leader, follower = with_leaders(take_up(open_run, None)[0])
     assert leader.lead is None and list(leader.followed) == followed
     assert follower.lead == (Lead(leader.checkpoint.path, 1) if followed else None)
 

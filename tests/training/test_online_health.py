@@ -13,7 +13,7 @@ from sbac.files import Arrays
 from sbac.policy import Floats
 from sbac.runs import Failure
 from sbac.training.online.collector import Collectors, CollectorWorker, Opening
-from sbac.training.online.learner import Learner, OnlineRun
+from sbac.training.online.learner import Learner
 from sbac.workers import Message
 
 SMALL: dict[str, Any] = {"steps": 80, "start_steps": 20, "round_steps": 10, "hidden": [4], "batch_size": 8}
@@ -24,11 +24,11 @@ class Beside(Collectors):
 
     gathered: ClassVar[list[Arrays]] = []
 
-    def __init__(self, runs: Sequence[OnlineRun], instances: int, steps: int, generation: int = 0) -> None:
-        self._here = [CollectorWorker() for _ in runs]
+    def __init__(self, environment: str, seeds: Sequence[int], instances: int, steps: int) -> None:
+        self._here = [CollectorWorker() for _ in seeds]
         self._steps, self._answers = steps // instances, list[Message]()
-        for i, (worker, run) in enumerate(zip(self._here, runs, strict=True)):
-            worker(Message(vars(Opening(run.environment, instances, (run.seed, i, generation)))), print)
+        for i, (worker, seed) in enumerate(zip(self._here, seeds, strict=True)):
+            worker(Message(vars(Opening(environment, instances, (seed, i, 0)))), print)
 
     def __enter__(self) -> Self:
         return self

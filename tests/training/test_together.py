@@ -1,4 +1,4 @@
-"""Several launches in one program: each folder comes out as if its launch had been alone."""
+"""Several runs in one program: each folder comes out as if its run had been alone."""
 
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ from sbac.environments.opening import EnvSource
 from sbac.runs import Run
 from sbac.training import loop
 from sbac.training.folder import Folder
-from sbac.training.launch import Group, Launch
-from sbac.training.loop import train_launches
+from sbac.training.loop import train_runs
+from sbac.training.open_run import Group, OpenRun
 from sbac.training.request import Evaluating, Grid, OfflineRequest
 from sbac.training.writer import Writer
 
@@ -45,11 +45,11 @@ def pendulum() -> gymnasium.Env[Any, Any]:
 LOGS = [make_data(800, 0), make_data(2000, 1)]
 
 
-def launches(
+def open_runs(
     folder: Path, algorithm: str, logs: list[sbac.Dataset], environment: EnvSource | None = pendulum, **options: Any
-) -> list[Launch]:
+) -> list[OpenRun]:
     return [
-        Launch.open(
+        OpenRun.open(
             OfflineRequest(
                 data=log,
                 algorithm=algorithm,
@@ -62,8 +62,8 @@ def launches(
     ]
 
 
-def train(started: list[Launch], checkpoint_seconds: float = 30.0) -> list[Run]:
-    return train_launches(started, workers=1, checkpoint_seconds=checkpoint_seconds, progress=False)
+def train(started: list[OpenRun], checkpoint_seconds: float = 30.0) -> list[Run]:
+    return train_runs(started, workers=1, checkpoint_seconds=checkpoint_seconds, progress=False)
 
 
 def count_programs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -96,7 +96,7 @@ def assert_same(ours: Run, theirs: Run) -> None:
                 np.testing.assert_allclose(a[name], b[name], rtol=2e-2, atol=1e-3, err_msg=name)
 
 
-def test_each_folder_is_that_of_its_launch_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_folder_is_that_of_its_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With everything of a dataset that a run may read: its rows, initial states, scale, and sample of states."""
     options: dict[str, Any] = {
         "alpha": [0.05, 50.0],
@@ -105,9 +105,9 @@ def test_each_folder_is_that_of_its_launch_alone(tmp_path: Path, monkeypatch: py
         "ratio_estimator": "mmd",
     }
     sizes = count_programs(monkeypatch)
-    ours = train(launches(tmp_path / "together", "sbac", LOGS, **options))
+    ours = train(open_runs(tmp_path / "together", "sbac", LOGS, **options))
     assert sizes == [2]
-    alone = train(launches(tmp_path / "alone", "sbac", LOGS, **options)[1:])[0]
+    alone = train(open_runs(tmp_path / "alone", "sbac", LOGS, **options)[1:])[0]
     assert_same(ours[1], alone)
     folders = [tmp_path / "together" / "1", tmp_path / "alone" / "1"]
     saved = [files.load_arrays(folder / "checkpoint" / "state-0.safetensors") for folder in folders]
@@ -118,11 +118,11 @@ def test_each_folder_is_that_of_its_launch_alone(tmp_path: Path, monkeypatch: py
     assert np.abs(ours[0].policies[0](probe) - ours[1].policies[0](probe)).max() > 1e-2  # the data do matter
 
 
-def test_only_launches_that_fit_share_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_runs_that_fit_share_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = count_programs(monkeypatch)
     wider = make_data(1200, 3, observations=4)
-    started = launches(tmp_path, "bc", [LOGS[0], wider, LOGS[1]], environment=None)
-    started += launches(tmp_path / "other", "bc", [LOGS[0]], environment=None, batch_size=8)
+    started = open_runs(tmp_path, "bc", [LOGS[0], wider, LOGS[1]], environment=None)
+    started += open_runs(tmp_path / "other", "bc", [LOGS[0]], environment=None, batch_size=8)
     runs = train(started)
     assert sizes == [2, 1, 1]
     assert [len(run.policies) for run in runs] == [2, 2, 2, 2]
@@ -130,7 +130,7 @@ def test_only_launches_that_fit_share_a_program(tmp_path: Path, monkeypatch: pyt
 
 def test_a_broken_one_goes_on_together_or_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped between the checkpoints of two folders they stand apart, stopped after both level; they end the same."""
-    whole = train(launches(tmp_path / "whole", "sbac-no-w", LOGS))
+    whole = train(open_runs(tmp_path / "whole", "sbac-no-w", LOGS))
     real, saves = Writer.save, [0]
 
     def save(self: Writer, *what: Any) -> None:
@@ -142,9 +142,9 @@ def test_a_broken_one_goes_on_together_or_alone(tmp_path: Path, monkeypatch: pyt
     with monkeypatch.context() as patch:
         patch.setattr(Writer, "save", save)
         with pytest.raises(KeyboardInterrupt):
-            train(launches(tmp_path / "broken", "sbac-no-w", LOGS), checkpoint_seconds=0.0)
+            train(open_runs(tmp_path / "broken", "sbac-no-w", LOGS), checkpoint_seconds=0.0)
     sizes = count_programs(monkeypatch)
-    broken = train(launches(tmp_path / "broken", "sbac-no-w", LOGS))
+    broken = train(open_runs(tmp_path / "broken", "sbac-no-w", LOGS))
     assert sizes == [1, 1]
     for ours, theirs in zip(broken, whole, strict=True):
         assert_same(ours, theirs)
@@ -153,9 +153,9 @@ def test_a_broken_one_goes_on_together_or_alone(tmp_path: Path, monkeypatch: pyt
         saves[0] = 1
         patch.setattr(Writer, "save", save)
         with pytest.raises(KeyboardInterrupt):
-            train(launches(tmp_path / "level", "sbac-no-w", LOGS), checkpoint_seconds=0.0)
+            train(open_runs(tmp_path / "level", "sbac-no-w", LOGS), checkpoint_seconds=0.0)
     sizes.clear()
-    level = train(launches(tmp_path / "level", "sbac-no-w", LOGS))
+    level = train(open_runs(tmp_path / "level", "sbac-no-w", LOGS))
     assert sizes == [2]
     for ours, theirs in zip(level, whole, strict=True):
         assert_same(ours, theirs)

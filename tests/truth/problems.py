@@ -172,11 +172,6 @@ class LinearGaussian:
         z_mu = (actions - states @ self.mu_gain.T) / self.mu_std
         return 0.5 * (z_mu**2 - z_pi**2).sum(1) + actions.shape[1] * np.log(self.mu_std / std)
 
-    def policy_actions(self, states: np.ndarray, seed: int, std_floor: float = 0.0) -> np.ndarray:
-        rng = np.random.default_rng(seed)
-        mean = states @ self.pi_gain.T + self.pi_offset
-        return mean + max(self.pi_std, std_floor * self.mu_std) * rng.normal(size=mean.shape)
-
     def data_states(self, count: int, seed: int) -> np.ndarray:
         """Fresh states from the data's distribution: one time of each of `count` trajectories."""
         rng = np.random.default_rng(seed)

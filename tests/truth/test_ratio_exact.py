@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from jax import Array
 
-from sbac.ratio import FitConfig, RatioBatch, RatioConfig, classifier, lstd, mmd, printed, state_action_classifier
+from sbac.ratio import FitConfig, RatioBatch, RatioConfig, classifier, mmd, printed
 from sbac.ratio.base import product
-from sbac.ratio.state_action_classifier import absorbed, beside
 from truth.problems import TabularMDP
 
 Loss = Callable[[RatioConfig, RatioBatch, Array, Array], Array]  # the last two: tables of log w and the target's
@@ -169,83 +168,3 @@ def test_printed_form_has_one_as_its_solution_on_stationary_data(gamma: float, k
         shifted = expected_batch(mdp.with_data(np.roll(mdp.data, 1)))
         assert largest_gradient(printed_loss, config, shifted, ones) > 1e-6
         assert largest_gradient(printed_loss, config, swap_states(batch), ones) > 1e-6
-
-
-@jax.jit
-def pair_slope(config: RatioConfig, batch: RatioBatch, log_zeta: Array, log_w: Array) -> Array:
-    """The largest gradient of the state-action classifier's loss at these tables, the target being the same."""
-
-    def read(rows: Array, table: Array) -> Array:
-        states, actions = table.shape
-        return jnp.einsum("ns,sa,na->n", rows[:, :states], table, rows[:, states:])
-
-    target = read(beside(batch.states, batch.actions), log_zeta)
-    mean = product(config, target, absorbed(batch)).sum()
-
-    def loss(pairs: Array, states: Array) -> Array:
-        log_zeta, log_w = partial(read, table=pairs), lambda s: s @ states
-        return state_action_classifier.loss(config, log_zeta, log_w, target, batch, mean)
-
-    slopes = jax.grad(loss, argnums=(0, 1))(log_zeta, log_w)
-    return jnp.maximum(jnp.abs(slopes[0]).max(), jnp.abs(slopes[1]).max())
-
-
-@pytest.mark.parametrize(("gamma", "ends"), SETTINGS)
-def test_state_action_classifier_gradient_vanishes_at_the_truth(gamma: float, ends: bool) -> None:
-    """At zeta = w pi / mu over pairs and w over states, though it never sees beta."""
-    mdp = TabularMDP.random(seed=4, terminates=ends)
-    config, batch = config_of(gamma), with_actions(mdp, mdp.pi)
-    w = mdp.ratio(gamma)
-    log_zeta, log_w = jnp.log(w[:, None] * mdp.pi / mdp.mu), jnp.log(w)
-    assert pair_slope(config, batch, log_zeta, log_w) < 1e-6
-    assert pair_slope(config, with_actions(mdp, mdp.mu), log_zeta, log_w) > 1e-4
-    for name, mutate in mutations("exact", ends).items():
-        if not name.startswith("beta"):
-            assert pair_slope(config, mutate(batch), log_zeta, log_w) > 1e-4, name
-
-
-def with_actions(mdp: TabularMDP, policy: np.ndarray) -> RatioBatch:
-    """Every transition with every next action of the policy, and every pair at the start."""
-    actions = policy.shape[1]
-    rows, states, pairs = mdp.enumerate(), np.eye(mdp.size), np.eye(actions)
-    repeated = {name: np.repeat(values, actions, axis=0) for name, values in rows.items()}
-    next_actions = np.tile(np.arange(actions), len(rows["states"]))
-    start_states, start_actions = (x.ravel() for x in np.indices(policy.shape))
-    return RatioBatch(
-        states=jnp.asarray(states[repeated["states"]]),
-        log_ratio=jnp.asarray(repeated["log_ratio"]),
-        next_states=jnp.asarray(states[repeated["next_states"]]),
-        terminals=jnp.asarray(repeated["terminals"]),
-        initial_states=jnp.asarray(states[start_states]),
-        actions=jnp.asarray(pairs[repeated["actions"]]),
-        next_policy_actions=jnp.asarray(pairs[next_actions]),
-        initial_policy_actions=jnp.asarray(pairs[start_actions]),
-        weights=jnp.asarray(repeated["weights"] * policy[repeated["next_states"], next_actions]),
-        initial_weights=jnp.asarray((mdp.initial[:, None] * policy).ravel()),
-    )
-
-
-@jax.jit
-def solved(config: FitConfig, batch: RatioBatch) -> Array:
-    return lstd.solve(config, lambda states: states, batch)
-
-
-@pytest.mark.parametrize(("gamma", "ends"), SETTINGS)
-@pytest.mark.parametrize("form", ["exact", "theorem"])
-def test_lstd_solves_the_flow_equation(gamma: float, ends: bool, form: str) -> None:
-    """With a feature per state and no ridge its answer is the truth."""
-    mdp = TabularMDP.random(seed=5, terminates=ends)
-    batch, config = expected_batch(mdp), config_of(gamma, form, ridge=0.0)
-    w = mdp.ratio(gamma, start=mdp.data if form == "theorem" else None)
-    assert np.abs(solved(config, batch) / w - 1).max() < 1e-3
-    for name, mutate in mutations(form, ends).items():
-        assert not np.abs(solved(config, mutate(batch)) / w - 1).max() < 1e-2, name
-
-
-def test_lstd_adds_up_the_same_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    mdp = TabularMDP.random(seed=6, terminates=True)
-    batch, config = expected_batch(mdp), config_of(0.9)
-    whole = solved(config, batch)
-    monkeypatch.setattr(lstd, "CHUNK", 50)
-    jax.clear_caches()
-    assert np.allclose(whole, solved(config, batch), rtol=1e-8)

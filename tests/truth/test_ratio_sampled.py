@@ -31,12 +31,6 @@ def estimate(
     data = system.sample(trajectories, seed=0)
     first, second = ("next_states", "states") if swap else ("states", "next_states")
     log_ratio = beta_sign * system.log_ratio(data["states"], data["actions"], std_floor)
-    if options.get("estimator") == "state-action-classifier":
-        options |= {
-            "actions": data["actions"],
-            "next_policy_actions": system.policy_actions(data["next_states"], 1, std_floor),
-            "initial_policy_actions": system.policy_actions(data["initial_states"], 2, std_floor),
-        }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RatioWarning)
         return sbac.visitation_ratio(
@@ -119,9 +113,8 @@ def test_same_policy_restarted_from_the_data_has_ratio_one() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("estimator", ["state-action-classifier", "mmd", "lstd"])
-def test_the_other_estimators_find_it_too(estimator: str) -> None:
-    result = marks(SMALL, 0.99, 250, estimator=estimator)
+def test_the_other_estimator_finds_it_too() -> None:
+    result = marks(SMALL, 0.99, 250, estimator="mmd")
     assert result.correlation > 0.95 and result.skill > 0.65 and 0.8 < result.mean < 1.25, result
 
 

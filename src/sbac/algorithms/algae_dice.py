@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
 from sbac.algorithms.evaluation import td_target
-from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
+from sbac.config import Config, config, layers, per_policy, polyak_rate, rate, shared
 from sbac.nn import Critic, GaussianPolicy, Multiplier, Trained, polyak
 
 
@@ -23,22 +23,22 @@ from sbac.nn import Critic, GaussianPolicy, Multiplier, Trained, polyak
 class AlgaeDICEConfig(Config):
     steps: tuple[int, ...] = (500_000,)
     hidden: tuple[int, ...] = layers((256, 256))
-    alpha: float = per_run(
+    alpha: float = per_policy(
         0.01, "Weight of the initial states' value, and so of the divergence between d^pi and the data.", at_least=0
     )
-    exponent: float = per_run(1.5, "p of f(x) = |x|^p / p.", above=1)
+    exponent: float = per_policy(1.5, "p of f(x) = |x|^p / p.", above=1)
     policy_learning_rate: float = rate(1e-3, "Learning rate of the policy.")
     critic_learning_rate: float = rate(1e-3, "Learning rate of nu.")
-    temperature: float = per_run(
+    temperature: float = per_policy(
         1.0, "First weight of the entropy bonus, which then adapts to an entropy of -|A|.", at_least=0
     )
     temperature_learning_rate: float = rate(1e-3, "Learning rate of that weight; 0: it stays.")
     target_rate: float = polyak_rate(0.005)
-    online_share: float = per_run(
+    online_share: float = per_policy(
         0.05, "Share of nu itself in nu(s', a'); the rest is the smaller of the targets.", at_least=0, at_most=1
     )
     policy_delay: int = shared(2, "Steps between updates of the policy.", at_least=1)
-    orthogonality: float = per_run(
+    orthogonality: float = per_policy(
         1e-4, "Weight of the penalty on inner products between columns of the policy's weights.", at_least=0
     )
 

@@ -1,7 +1,7 @@
 """What an algorithm is: a config, a list of phases that update a state, and the policy that comes out.
 
 An algorithm's file knows nothing of files, devices, progress bars or environments. Its functions are pure and
-written for one run; the engine maps them over runs. A config field that is `per_run` is an array with one entry per
+written for one run; the engine maps them over runs. A config field that is `per_policy` is an array with one entry per
 run; a field that is `shared` is static, and all the runs of one program have the same value.
 """
 
@@ -101,7 +101,7 @@ class Actor(eqx.Module):
 # --- Phases -----------------------------------------------------------------------------------------------------
 #
 # The four functions of a phase. All are pure and written for one run: the engine maps them over runs with `jax.vmap`
-# and compiles them, so that a config's per-run fields arrive as traced scalars, on which no Python `if` may branch.
+# and compiles them, so that a config's per-policy fields arrive as traced scalars, on which no Python `if` may branch.
 
 StateT = TypeVar("StateT")
 ConfigIn = TypeVar("ConfigIn", contravariant=True)

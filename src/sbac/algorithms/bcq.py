@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
 from sbac.algorithms.evaluation import td_loss, td_target
-from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
+from sbac.config import Config, config, layers, per_policy, polyak_rate, rate, shared
 from sbac.nn import MLP, ActionVAE, Critic, Trained, polyak, prior_codes, take
 
 
@@ -25,10 +25,10 @@ class BCQConfig(Config):
     vae_hidden: tuple[int, ...] = layers((750, 750), "Units of each hidden layer of the VAE.")
     learning_rate: float = rate(1e-3, "Learning rate of all networks.")
     target_rate: float = polyak_rate(0.005)
-    perturbation: float = per_run(
+    perturbation: float = per_policy(
         0.05, "How far the actor may move a proposed action; 2 is the whole range.", at_least=0, at_most=2
     )
-    minimum_weight: float = per_run(
+    minimum_weight: float = per_policy(
         0.75, "Weight of the smaller critic in the target; the larger has the rest.", at_least=0, at_most=1
     )
     target_candidates: int = shared(10, "Actions that the target takes the best of.", at_least=1)

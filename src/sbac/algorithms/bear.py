@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
 from sbac.algorithms.bcq import best_candidate_target, vae_loss
 from sbac.algorithms.evaluation import td_loss
-from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
+from sbac.config import LARGEST, Config, config, layers, per_policy, polyak_rate, rate, shared
 from sbac.nn import ActionVAE, Critic, GaussianPolicy, Multiplier, Trained, mmd, polyak, take
 
 DUAL_MIN = math.exp(-5.0)
@@ -33,12 +33,12 @@ class BEARConfig(Config):
     vae_learning_rate: float = rate(3e-4, "Learning rate of the VAE.")
     dual_learning_rate: float = rate(1e-3, "Learning rate of the dual variable.")
     target_rate: float = polyak_rate(0.005)
-    minimum_weight: float = per_run(
+    minimum_weight: float = per_policy(
         0.75, "Weight of the smaller critic in the target; the larger has the rest.", at_least=0, at_most=1
     )
     kernel: Literal["gaussian", "laplacian"] = shared("gaussian", "The MMD's kernel.")
-    kernel_width: float = per_run(20.0, "sigma in exp(-distance / (2 sigma)), not squared.", above=0)
-    threshold: float = per_run(0.05, "How large the MMD may be.", at_least=0)
+    kernel_width: float = per_policy(20.0, "sigma in exp(-distance / (2 sigma)), not squared.", above=0)
+    threshold: float = per_policy(0.05, "How large the MMD may be.", at_least=0)
     mmd_samples: int = shared(4, "Actions of the policy, and of the VAE, in the MMD.", at_least=1)
     warm_up: float = shared(0.04, "Share of the steps in which the actor only matches the data.", at_least=0, at_most=1)
     target_candidates: int = shared(10, "Actions that the target takes the best of.", at_least=1)
@@ -131,7 +131,7 @@ def actor(config: BEARConfig, past: Past, state: State) -> Actor:
         {
             # The same noise at every state and step: acting is deterministic.
             "noise": jax.random.normal(jax.random.key(0), (config.acting_candidates, actions)),
-            "noise_limit": jnp.asarray(jnp.inf),
+            "noise_limit": jnp.asarray(LARGEST),  # none; a policy's file holds finite numbers
         },
     )
 

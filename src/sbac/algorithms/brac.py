@@ -13,14 +13,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
 from sbac.algorithms.cloning import CLONE, Clone, CloneConfig
 from sbac.algorithms.evaluation import td_loss, td_target
-from sbac.config import config, layers, per_run, polyak_rate, rate, shared
+from sbac.config import config, layers, per_policy, polyak_rate, rate, shared
 from sbac.nn import Behaviour, Critic, GaussianPolicy, Trained, polyak
 
 
 @config
 class BRACConfig(CloneConfig):
     steps: tuple[int, ...] = (1_000_000, 1_000_000)
-    alpha: float = per_run(1.0, "Weight of the KL penalty.", at_least=0)
+    alpha: float = per_policy(1.0, "Weight of the KL penalty.", at_least=0)
     policy_hidden: tuple[int, ...] = layers((200, 200), "Units of each hidden layer of the policy.")
     critic_hidden: tuple[int, ...] = layers((300, 300), "Units of each hidden layer of the critics.")
     policy_learning_rate: float = rate(3e-5, "Learning rate of the policy.")

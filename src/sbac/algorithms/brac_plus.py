@@ -13,20 +13,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Rows, Spec, Step, split
-from sbac.algorithms.cloning import behaviour_actor, negative_log_likelihood
 from sbac.algorithms.evaluation import td_loss, td_target
-from sbac.config import Config, RewardScale, config, layers, per_run, polyak_rate, rate, shared
-from sbac.errors import UserError
+from sbac.config import Config, RewardScale, config, layers, per_policy, polyak_rate, rate, shared
 from sbac.nn import (
     MLP,
-    Behaviour,
-    BehaviourKind,
     Critic,
     GaussianPolicy,
     Multiplier,
     Trained,
     VAEEnsemble,
-    behaviour,
     gradient,
     mmd,
     polyak,
@@ -35,7 +30,6 @@ from sbac.nn import (
 
 WINDOW = 2500  # steps over which distances are averaged, or a tenth of a short phase
 FLOOR, CEILING = -8.0, 1e4  # of what softplus makes a multiplier: 0.0003 to 10,000
-Model = VAEEnsemble | Behaviour
 Alpha = MLP | Array
 """The network alpha(s) or the number alpha; softplus of it is the multiplier."""
 
@@ -46,25 +40,22 @@ class BRACPlusConfig(Config):
     batch_size: int = 100
     reward_scale: RewardScale = "unit"
     hidden: tuple[int, ...] = layers((256, 256))
-    behaviour: Literal["vae", BehaviourKind] = shared(
-        "vae", "The clone: vae is an ensemble of VAEs, the others are single models.", group="networks"
-    )
     members: int = shared(3, "VAEs in the ensemble.", at_least=1, group="networks")
-    divergence: Literal["kl", "mmd"] = shared("kl", "The distance from the data: kl (a bound of it, for VAEs) or mmd.")
-    kernel_width: float = per_run(120.0, "sigma of the MMD's Laplacian kernel.", above=0)
-    margin: float = per_run(0.2, "How far the distance may exceed that of the initial policy.", at_least=0)
+    divergence: Literal["kl", "mmd"] = shared("kl", "The distance from the data: kl (a bound of it) or mmd.")
+    kernel_width: float = per_policy(120.0, "sigma of the MMD's Laplacian kernel.", above=0)
+    margin: float = per_policy(0.2, "How far the distance may exceed that of the initial policy.", at_least=0)
     multiplier: Literal["state", "scalar"] = shared(
         "state", "state: alpha(s), as the paper has it; scalar: one number, as its code has it."
     )
-    alpha: float = per_run(10.0, "The multiplier's first value.", above=0)
-    entropy_weight: float = per_run(10.0, "First weight of the entropy's bound.", at_least=0)
-    entropy_scale: float = per_run(
+    alpha: float = per_policy(10.0, "The multiplier's first value.", above=0)
+    entropy_weight: float = per_policy(10.0, "First weight of the entropy's bound.", at_least=0)
+    entropy_scale: float = per_policy(
         4.0, "The entropy's bound (kl: from above, mmd: below) is the data's with deviations divided by this.", above=0
     )
-    gradient_penalty: float = per_run(
+    gradient_penalty: float = per_policy(
         0.1, "First and smallest weight of the penalty on Q's slope in the policy's actions off the data.", at_least=0
     )
-    gradient_limit: float = per_run(0.01, "That weight grows while the penalised slope is above this.", at_least=0)
+    gradient_limit: float = per_policy(0.01, "That weight grows while the penalised slope is above this.", at_least=0)
     clone_learning_rate: float = rate(1e-3, "Learning rate of the clone.")
     initial_learning_rate: float = rate(1e-3, "Learning rate of the initial policy.")
     policy_learning_rate: float = rate(5e-6, "Learning rate of the policy in phase train.")
@@ -96,25 +87,20 @@ def running_mean(mean: Float[Array, ""], value: Float[Array, ""], step: Int[Arra
 
 
 class Clone(eqx.Module):
-    behaviour: Trained[Model]
+    behaviour: Trained[VAEEnsemble]
     loss: Float[Array, ""]
-    """Running mean of -log mu(a|s), or of its bound: the entropy of the data."""
+    """Running mean of the bound of -log mu(a|s): the entropy of the data."""
 
 
-def clone_loss(model: Model, rows: Rows, key: PRNGKeyArray) -> tuple[Float[Array, ""], Metrics]:
-    """-log mu(a|s), bounded from above for VAEs."""
-    if isinstance(model, VAEEnsemble):
-        each = model.negative_elbos(rows.observations, pre_tanh(rows.actions), key)
-        return each.sum(), {"clone_loss": each.mean()}
-    loss = negative_log_likelihood(model, rows)
-    return loss, {"clone_loss": loss}
+def clone_loss(model: VAEEnsemble, rows: Rows, key: PRNGKeyArray) -> tuple[Float[Array, ""], Metrics]:
+    """-log mu(a|s), bounded from above."""
+    each = model.negative_elbos(rows.observations, pre_tanh(rows.actions), key)
+    return each.sum(), {"clone_loss": each.mean()}
 
 
 def init_clone(config: BRACPlusConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> Clone:
-    sizes = (spec.observations, config.hidden, spec.actions)
-    if config.behaviour == "vae":
-        return Clone(Trained.create(VAEEnsemble.create(key, *sizes, config.members)), jnp.zeros(()))
-    return Clone(Trained.create(behaviour.create(config.behaviour, key, *sizes)), jnp.zeros(()))
+    model = VAEEnsemble.create(key, spec.observations, config.hidden, spec.actions, config.members)
+    return Clone(Trained.create(model), jnp.zeros(()))
 
 
 def update_clone(
@@ -130,10 +116,7 @@ def validate_clone(config: BRACPlusConfig, past: Past, state: Clone, batch: Batc
 
 
 def clone_actor(config: BRACPlusConfig, past: Past, state: Clone) -> Actor:
-    model = state.behaviour.model
-    if isinstance(model, VAEEnsemble):
-        return Actor("deterministic", {"policy": model.central_policy()})
-    return behaviour_actor(model)
+    return Actor("deterministic", {"policy": state.behaviour.model.central_policy()})
 
 
 # --- The distance -----------------------------------------------------------------------------------------------
@@ -150,7 +133,7 @@ class Proposal(eqx.Module):
 def propose(
     config: BRACPlusConfig,
     policy: GaussianPolicy,
-    model: Model,
+    model: VAEEnsemble,
     observations: Float[Array, "batch obs"],
     key: PRNGKeyArray,
     samples: int,
@@ -159,17 +142,10 @@ def propose(
     pi = policy(observations)
     u = pi.sample_pre_tanh(policy_key, (samples,))
     if config.divergence == "mmd":
-        if isinstance(model, VAEEnsemble):
-            logged = model.sample_pre_tanh(observations, model_key, config.samples)
-        else:
-            logged = model(observations).sample_pre_tanh(model_key, (config.samples,))
+        logged = model.sample_pre_tanh(observations, model_key, config.samples)
         distance = mmd(u, logged, "laplacian", config.kernel_width)
-    elif config.divergence != "kl":
-        raise UserError(f"divergence {config.divergence!r}: expected kl or mmd")
-    elif isinstance(model, VAEEnsemble):
-        distance = model.kl_upper_bound(pi, observations, u, model_key, config.codes)
     else:
-        distance = (pi.log_density(u) - model(observations).log_density(u)).mean(0)
+        distance = model.kl_upper_bound(pi, observations, u, model_key, config.codes)
     return Proposal(u, distance, -pi.log_prob_pre_tanh(u).mean(0))
 
 
@@ -351,8 +327,6 @@ def init(config: BRACPlusConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> S
     critic_key, alpha_key = split(key, 2)
     before: Initial = past["initial"]
     critic = Critic.create(critic_key, spec.observations, spec.actions, config.hidden)
-    if config.multiplier not in ("state", "scalar"):
-        raise UserError(f"multiplier {config.multiplier!r}: expected state or scalar")
     first = jnp.log(jnp.expm1(jnp.asarray(config.alpha)))  # softplus of it is alpha
     alpha: Alpha = first
     if config.multiplier == "state":

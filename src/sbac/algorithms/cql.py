@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
 from sbac.algorithms.evaluation import td_target
-from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
+from sbac.config import Config, config, layers, per_policy, polyak_rate, rate, shared
 from sbac.nn import Critic, GaussianPolicy, Multiplier, Trained, polyak
 
 
@@ -20,12 +20,12 @@ class CQLConfig(Config):
     hidden: tuple[int, ...] = layers((256, 256, 256))
     policy_learning_rate: float = rate(1e-4, "Learning rate of the policy.")
     critic_learning_rate: float = rate(3e-4, "Learning rate of the critics.")
-    alpha: float = per_run(5.0, "Weight of the conservative penalty.", at_least=0)
+    alpha: float = per_policy(5.0, "Weight of the conservative penalty.", at_least=0)
     samples: int = shared(
         10, "Actions from each of the three proposals that estimate the penalty's log-sum-exp.", at_least=1
     )
     lagrange: bool = shared(False, "Tune the penalty's weight so that alpha times the penalty stays at `threshold`.")
-    threshold: float = per_run(10.0, "Where `lagrange` holds alpha times the penalty.")
+    threshold: float = per_policy(10.0, "Where `lagrange` holds alpha times the penalty.")
     clone_steps: int = shared(0, "First steps in which the policy is cloned instead of improved.", at_least=0)
     target_rate: float = polyak_rate(0.005)
 

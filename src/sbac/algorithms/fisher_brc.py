@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
 from sbac.algorithms.cloning import CLONE, Clone, CloneConfig
 from sbac.algorithms.evaluation import td_target
-from sbac.config import config, layers, per_run, polyak_rate, rate
+from sbac.config import config, layers, per_policy, polyak_rate, rate
 from sbac.nn import Behaviour, BehaviourKind, Critic, GaussianPolicy, Multiplier, Trained, gradient, polyak, take
 
 
@@ -30,8 +30,8 @@ class FisherBRCConfig(CloneConfig):
     critic_learning_rate: float = rate(3e-4, "Learning rate of the offset O.")
     temperature_learning_rate: float = rate(3e-4, "Learning rate of the entropy's weight.")
     target_rate: float = polyak_rate(0.005)
-    gradient_penalty: float = per_run(0.1, "Weight of |d O / d a|^2 at the policy's actions.", at_least=0)
-    reward_bonus: float = per_run(
+    gradient_penalty: float = per_policy(0.1, "Weight of |d O / d a|^2 at the policy's actions.", at_least=0)
+    reward_bonus: float = per_policy(
         5.0, "Added to every reward: it offsets log mu, negative for rare actions, and pays for staying alive."
     )
 

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
 from sbac.algorithms.evaluation import td_loss, td_target
-from sbac.config import Config, RewardScale, config, layers, per_run, polyak_rate, rate, shared
+from sbac.config import Config, RewardScale, config, layers, per_policy, polyak_rate, rate, shared
 from sbac.nn import MLP, Critic, Trained, half_cosine, polyak
 
 LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
@@ -22,10 +22,10 @@ class IQLConfig(Config):
     learning_rate: float = rate(
         3e-4, "Learning rate of V and Q; the policy's begins there and falls to 0 along a cosine."
     )
-    expectile: float = per_run(
+    expectile: float = per_policy(
         0.7, "tau: 0.5 averages over the data's actions, towards 1 it takes their best.", above=0, below=1
     )
-    temperature: float = per_run(
+    temperature: float = per_policy(
         3.0, "beta: how sharply the policy prefers actions of high advantage; 0 clones.", at_least=0
     )
     dropout: float = shared(

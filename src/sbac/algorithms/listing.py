@@ -73,7 +73,7 @@ def options_table(name: str) -> str:
     method = find(name)
     rows = [
         [
-            f"`--{field.name.replace('_', '-')}`{' *' if field.spec.per_run else ''}",
+            f"`--{field.name.replace('_', '-')}`{' *' if field.spec.per_policy else ''}",
             field.spec.help,
             field.expected,
             _text(_value(field, method.presets["quick"])),
@@ -87,7 +87,7 @@ def options_table(name: str) -> str:
 
 
 def _option(field: Field, method: Algorithm, preset: str) -> str:
-    flag = f"  --{field.name.replace('_', '-')} {_placeholder(field)}{' *' if field.spec.per_run else ''}"
+    flag = f"  --{field.name.replace('_', '-')} {_placeholder(field)}{' *' if field.spec.per_policy else ''}"
     others = _other_presets(field, method, preset)
     default = f"default {_text(_value(field, method.presets[preset]))}{f' ({others})' if others else ''}"
     return "\n".join([flag, _wrapped(f"{field.spec.help} {field.expected.capitalize()}; {default}.", INDENT)])

@@ -16,7 +16,7 @@ from sbac.algorithms.evaluation import (
     td_loss,
     td_target,
 )
-from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
+from sbac.config import Config, config, layers, per_policy, polyak_rate, rate, shared
 from sbac.nn import Behaviour, BehaviourKind, Critic, GaussianPolicy, Trained, polyak
 
 
@@ -26,7 +26,7 @@ class OneStepConfig(Config):
     batch_size: int = 512
     hidden: tuple[int, ...] = layers((1024, 1024))
     learning_rate: float = rate(1e-4, "Learning rate of the clone, the critic and the policy.")
-    alpha: float = per_run(
+    alpha: float = per_policy(
         1.0, "Weight of KL(pi || mu); published: the best of 0.03, 0.1, 0.3, 1, 3 and 10 for each task.", at_least=0
     )
     behaviour: BehaviourKind = shared("gaussian", "The model of mu.", group="networks")

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
 from sbac.algorithms.evaluation import td_loss, td_target
 from sbac.algorithms.td3_bc import State, smoothed
-from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
+from sbac.config import Config, config, layers, per_policy, polyak_rate, rate, shared
 from sbac.nn import Critic, DeterministicPolicy, Trained, polyak
 
 HIDDEN_BIAS = 0.1
@@ -26,11 +26,11 @@ class ReBRACConfig(Config):
     batch_size: int = 1024
     hidden: tuple[int, ...] = layers((256, 256, 256))
     learning_rate: float = rate(1e-3, "Learning rate of the policy and the critics.")
-    policy_penalty: float = per_run(0.01, "beta_1: weight of |pi(s) - a|^2 in the policy's loss.", at_least=0)
-    critic_penalty: float = per_run(0.01, "beta_2: weight of |pi(s') - a'|^2 in the critic's target.", at_least=0)
+    policy_penalty: float = per_policy(0.01, "beta_1: weight of |pi(s) - a|^2 in the policy's loss.", at_least=0)
+    critic_penalty: float = per_policy(0.01, "beta_2: weight of |pi(s') - a'|^2 in the critic's target.", at_least=0)
     target_rate: float = polyak_rate(0.005)
-    target_noise: float = per_run(0.2, "Deviation of the noise on the target policy's actions.", at_least=0)
-    target_noise_clip: float = per_run(0.5, "That noise stays inside +- this.", at_least=0)
+    target_noise: float = per_policy(0.2, "Deviation of the noise on the target policy's actions.", at_least=0)
+    target_noise_clip: float = per_policy(0.5, "That noise stays inside +- this.", at_least=0)
     policy_delay: int = shared(2, "Steps between updates of the policy.", at_least=1)
     standardise_states: bool = False
 

@@ -1,15 +1,13 @@
 """Soft actor-critic (Haarnoja et al., 2018, second version): maximum-entropy control with a tuned temperature."""
 
-import math
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
 from sbac.algorithms.evaluation import td_loss, td_target
-from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
-from sbac.nn import Critic, Gaussian, GaussianPolicy, Multiplier, Trained, polyak
+from sbac.config import Config, config, layers, per_policy, polyak_rate, rate, shared
+from sbac.nn import Critic, GaussianPolicy, Multiplier, Trained, polyak
 
 
 @config
@@ -21,49 +19,40 @@ class SACConfig(Config):
     start_steps: int = shared(
         10_000, "Environment steps with uniform actions before the first update.", at_least=0, group="training"
     )
-    exploration: float = per_run(
+    exploration: float = per_policy(
         0.0, "Deviation of the noise added to the policy's own samples when acting.", at_least=0
     )
     standardise_states: bool = False
 
 
 class State(eqx.Module):
-    """`used` is 1 for the action's dimensions and 0 for padding: runs of several environments share one program."""
-
     policy: Trained[GaussianPolicy]
     critic: Trained[Critic]
     target: Critic
     temperature: Multiplier
-    used: Float[Array, " act"]
 
 
 def act(
-    policy: GaussianPolicy, used: Float[Array, " act"], observations: Float[Array, "batch obs"], key: PRNGKeyArray
+    policy: GaussianPolicy, observations: Float[Array, "batch obs"], key: PRNGKeyArray
 ) -> tuple[Float[Array, "batch act"], Float[Array, " batch"]]:
-    """Reparametrised actions and their log density. Padding is the point u = 0 with density 1: it adds nothing."""
-    mean, log_std = policy(observations)
-    gaussian = Gaussian(mean * used, jnp.where(used > 0, log_std, -0.5 * math.log(2 * math.pi)))
-    u = gaussian.sample_pre_tanh(key) * used
-    return jnp.tanh(u), gaussian.log_prob_pre_tanh(u)
+    """Reparametrised actions and their log density."""
+    pi = policy(observations)
+    u = pi.sample_pre_tanh(key)
+    return jnp.tanh(u), pi.log_prob_pre_tanh(u)
 
 
 def critic_target(config: SACConfig, state: State, batch: Batch, key: PRNGKeyArray) -> Float[Array, " batch"]:
     """r + gamma (min Q'(s', a') - temperature log pi(a'|s')), a' from the policy."""
-    next_actions, next_log_prob = act(state.policy.model, state.used, batch.next_observations, key)
+    next_actions, next_log_prob = act(state.policy.model, batch.next_observations, key)
     next_value = state.target.minimum(batch.next_observations, next_actions) - state.temperature.value * next_log_prob
     return td_target(batch, config.discount, next_value)
 
 
 def policy_loss(
-    policy: GaussianPolicy,
-    critic: Critic,
-    temperature: Float[Array, ""],
-    used: Float[Array, " act"],
-    batch: Batch,
-    key: PRNGKeyArray,
+    policy: GaussianPolicy, critic: Critic, temperature: Float[Array, ""], batch: Batch, key: PRNGKeyArray
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """temperature log pi(a|s) - min Q(s, a), a ~ pi; returns the entropy as well."""
-    actions, log_prob = act(policy, used, batch.observations, key)
+    actions, log_prob = act(policy, batch.observations, key)
     return (temperature * log_prob - critic.minimum(batch.observations, actions)).mean(), -log_prob.mean()
 
 
@@ -71,7 +60,7 @@ def init(config: SACConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> State:
     policy_key, critic_key = split(key, 2)
     policy = GaussianPolicy.create(policy_key, spec.observations, config.hidden, spec.actions)
     critic = Critic.create(critic_key, spec.observations, spec.actions, config.hidden)
-    return State(Trained.create(policy), Trained.create(critic), critic, Multiplier.create(1.0), jnp.ones(spec.actions))
+    return State(Trained.create(policy), Trained.create(critic), critic, Multiplier.create(1.0))
 
 
 def update(
@@ -82,15 +71,14 @@ def update(
     target = critic_target(config, state, batch, next_key)
     critic, metrics = state.critic.minimise(lambda q: td_loss(q, batch, target), config.learning_rate)
     policy, entropy = state.policy.minimise(
-        lambda p: policy_loss(p, critic.model, temperature, state.used, batch, key), config.learning_rate
+        lambda p: policy_loss(p, critic.model, temperature, batch, key), config.learning_rate
     )
-    target_entropy = -state.used.sum()
+    target_entropy = -batch.actions.shape[-1]
     return State(
         policy,
         critic,
         polyak(state.target, critic.model, config.target_rate),
         state.temperature.update(target_entropy - entropy, config.learning_rate),
-        state.used,
     ), {"q": metrics["q"], "entropy": entropy, "temperature": temperature}
 
 

@@ -18,7 +18,7 @@ from sbac import ratio
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
 from sbac.algorithms.cloning import negative_log_likelihood
 from sbac.algorithms.evaluation import Estimate, clone_actor, clone_step, init_estimate, td_target
-from sbac.config import Config, RewardScale, config, layers, nested, per_run, polyak_rate, rate, shared
+from sbac.config import Config, RewardScale, config, layers, nested, per_policy, polyak_rate, rate, shared
 from sbac.nn import MLP, BehaviourKind, Critic, GaussianPolicy, Trained, half_cosine, polyak, pre_tanh
 from sbac.nn.behaviour import ActionDensity
 
@@ -30,10 +30,9 @@ ENOUGH_BETA, ENOUGH_RATIO = 0.02, 0.1
 
 @config
 class SBACRatioConfig(ratio.RatioConfig):
-    """The ratio inside SBAC: learned in steps, which lstd is not, and by default with SBAC's own discount."""
+    """The ratio inside SBAC: by default with SBAC's own discount."""
 
-    estimator: Literal["default", "classifier", "state-action-classifier", "mmd"] = "default"
-    discount: float = per_run(0.0, "gamma of d^pi; 0: that of --discount.", at_least=0, below=1)
+    discount: float = per_policy(0.0, "gamma of d^pi; 0: that of --discount.", at_least=0, below=1)
 
 
 @config
@@ -41,7 +40,7 @@ class SBACConfig(Config):
     steps: tuple[int, ...] = (1_000_000, 1_000_000)
     ratio: SBACRatioConfig = nested(SBACRatioConfig(), prefix="ratio_", group="the ratio w")
 
-    alpha: float = per_run(2.0, "Weight of log mu in objective (8).", at_least=0)
+    alpha: float = per_policy(2.0, "Weight of log mu in objective (8).", at_least=0)
     # paper, to the letter: pi starts at random, rates are constant, Q is the least of the critics. scale-free: Q is
     # divided by mean |Q|, which differs between tasks by several times, so that one alpha fits any scale; Q is a lower
     # bound of critics with LayerNorm; log mu is the density of u = atanh(a), whose peak never lies at the bounds; pi
@@ -54,12 +53,12 @@ class SBACConfig(Config):
         "mu: Q^mu, fixed after phase estimate; expectile: the best that the log shows, in the same way; "
         "pi: Q^pi, which starts from Q^mu and is learned along with pi.",
     )
-    tau: float = per_run(0.7, "The expectile: 0.5 averages over the log, towards 1 takes its best.", above=0, below=1)
-    critic_penalty: float = per_run(
+    tau: float = per_policy(0.7, "The expectile: 0.5 is the log's mean, towards 1 its best.", above=0, below=1)
+    critic_penalty: float = per_policy(
         1.0, "Share of pi's own penalty that Q^pi pays at the next state; 0 in ablation 2.", at_least=0
     )
-    pessimism: float = per_run(0.5, "Standard deviations below the critics' mean, in scale-free.", at_least=0)
-    penalty: float = per_run(PENALTY, "The weight of log mu at alpha 1, in scale-free.", at_least=0)
+    pessimism: float = per_policy(0.5, "Standard deviations below the critics' mean, in scale-free.", at_least=0)
+    penalty: float = per_policy(PENALTY, "The weight of log mu at alpha 1, in scale-free.", at_least=0)
 
     hidden: tuple[int, ...] = layers((256, 256, 256))
     critics: int = shared(1, "Q-networks, each with a target network of its own.", at_least=1, group="networks")
@@ -250,7 +249,7 @@ def init_improve(config: SBACConfig, spec: Spec, past: Past, key: PRNGKeyArray) 
     policy = before.clone.model if config.scale_free else fresh
     weight = None
     if config.weighting != "none":
-        estimator = ratio.init(config.ratio, ratio_key, spec.observations, spec.actions, spec.states)
+        estimator = ratio.init(config.ratio, ratio_key, spec.observations, spec.states)
         weight = Weight(estimator, jnp.ones(()), {name: jnp.zeros(()) for name in (*ratio.DIAGNOSTICS, "trust")})
     follows = config.critic == "pi"
     return Improve(
@@ -320,20 +319,14 @@ def ratio_config(config: SBACConfig) -> ratio.RatioConfig:
     return config.ratio.replace(discount=jnp.where(own > 0, own, config.discount))
 
 
-def ratio_batch(
-    policy: GaussianPolicy, log_ratio: Float[Array, " batch"], batch: Batch, key: PRNGKeyArray
-) -> ratio.RatioBatch:
-    """The transitions in the form that the ratio's estimators read; pi is held fixed."""
-    next_key, initial_key = split(key, 2)
+def ratio_batch(log_ratio: Float[Array, " batch"], batch: Batch) -> ratio.RatioBatch:
+    """The transitions in the form that the ratio's estimators read."""
     return ratio.RatioBatch(
         states=batch.observations,
         log_ratio=log_ratio,
         next_states=batch.next_observations,
         terminals=batch.terminals,
         initial_states=batch.initial_observations,
-        actions=batch.actions,
-        next_policy_actions=policy(batch.next_observations).sample(next_key),
-        initial_policy_actions=policy(batch.initial_observations).sample(initial_key),
     )
 
 
@@ -351,11 +344,11 @@ def trusted(trust: Float[Array, ""], metrics: Metrics, batch: int) -> Float[Arra
 
 
 def update_weight(
-    config: SBACConfig, before: SBACEstimate, policy: GaussianPolicy, last: Weight, batch: Batch, key: PRNGKeyArray
+    config: SBACConfig, before: SBACEstimate, policy: GaussianPolicy, last: Weight, batch: Batch
 ) -> Weight:
     """A step of the ratio's estimator, its diagnostics and the trust that follows from them."""
     log_ratio, log_beta = log_ratios(config, policy, before, batch)
-    state, _ = ratio.update(ratio_config(config), last.ratio, ratio_batch(policy, log_ratio, batch, key))
+    state, _ = ratio.update(ratio_config(config), last.ratio, ratio_batch(log_ratio, batch))
     metrics = ratio.diagnostics(config.ratio, state, batch.observations, log_beta)
     trust = trusted(last.trust, metrics, len(batch.rewards)) if config.temper else last.trust
     return Weight(state, trust, metrics | {"trust": trust})
@@ -364,7 +357,7 @@ def update_weight(
 def improve(
     config: SBACConfig, past: Past, state: Improve, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[Improve, Metrics]:
-    policy_key, ratio_key, critic_key = split(key, 3)
+    policy_key, _, critic_key = split(key, 3)  # three, so that a seed still gives the policy that it gave
     before: SBACEstimate = past["estimate"]
     mu = before.mu(batch.observations)
     factor = decay(config, 1, step.number)
@@ -375,7 +368,7 @@ def improve(
     if last is not None:
         weight = when(
             step.every(config.ratio_every),
-            lambda: update_weight(config, before, state.policy.model, last, batch, ratio_key),
+            lambda: update_weight(config, before, state.policy.model, last, batch),
             lambda: last,
         )
         weights = ratio.weights(config.ratio, weight.ratio, batch.observations)

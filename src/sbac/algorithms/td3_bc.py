@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
 from sbac.algorithms.evaluation import td_loss, td_target
-from sbac.config import Config, config, layers, per_run, polyak_rate, rate, shared
+from sbac.config import Config, config, layers, per_policy, polyak_rate, rate, shared
 from sbac.nn import Critic, DeterministicPolicy, Trained, polyak
 
 
@@ -16,12 +16,12 @@ class TD3BCConfig(Config):
     steps: tuple[int, ...] = (1_000_000,)
     hidden: tuple[int, ...] = layers((256, 256))
     learning_rate: float = rate(3e-4, "Learning rate of the policy and the critics.")
-    alpha: float = per_run(
+    alpha: float = per_policy(
         2.5, "Weight of Q, scaled to a mean size of 1, against the pull towards the data.", at_least=0
     )
     target_rate: float = polyak_rate(0.005)
-    target_noise: float = per_run(0.2, "Deviation of the noise on the target policy's actions.", at_least=0)
-    target_noise_clip: float = per_run(0.5, "That noise stays inside +- this.", at_least=0)
+    target_noise: float = per_policy(0.2, "Deviation of the noise on the target policy's actions.", at_least=0)
+    target_noise_clip: float = per_policy(0.5, "That noise stays inside +- this.", at_least=0)
     policy_delay: int = shared(2, "Steps between updates of the policy.", at_least=1)
 
 

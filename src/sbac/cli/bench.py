@@ -1,7 +1,6 @@
 """`sbac bench`: methods on tasks, in cells."""
 
 import argparse
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sbac.cli.core import Commands
@@ -9,14 +8,13 @@ from sbac.errors import UserError, positive
 
 if TYPE_CHECKING:
     from sbac.lab.bench.bench import Bench
-    from sbac.lab.bench.plan import Cell
     from sbac.lab.bench.status import Status
 
 
 def add(commands: Commands) -> None:
     parser = commands.add_parser(
         "bench",
-        help="measure methods on tasks, in cells that can be merged",
+        help="measure methods on tasks, in cells",
         description="Train methods on tasks with all their settings and seeds, and keep what was measured in one "
         "small file per cell. Stopped anywhere, the same command continues.",
         epilog="example: sbac bench --tasks hopper-demo --algorithms sbac bc td3-bc --seeds 5 --out results",
@@ -42,17 +40,11 @@ def add(commands: Commands) -> None:
     how.add_argument("--workers", type=int, metavar="N", help="evaluation processes (default: one per core)")
     cells = parser.add_argument_group("the results folder and its cells")
     cells.add_argument("--out", default="results", metavar="DIR", help="the results folder (default: results)")
-    cells.add_argument("--part", metavar="I/N", help="only every N-th cell, from the I-th on")
-    cells.add_argument("--any-code", action="store_true", help="keep cells made by other versions of the code")
     cells.add_argument("--together", type=int, metavar="N", help="cells in one program (default: 1 on a CPU, else all)")
     cells.add_argument("--on", choices=["ray"], help="train on the nodes of a cluster (default: on this machine)")
     cells.add_argument("--address", metavar="A", help="of the Ray cluster (default: the one this machine is in)")
-    stage = parser.add_argument_group("something else than training and the final episodes (one of these)")
-    only = stage.add_mutually_exclusive_group()
-    only.add_argument("--status", action="store_true", help="show where every cell stands, and do nothing")
-    only.add_argument("--train-only", action="store_true", help="leave the final episodes for later")
-    only.add_argument("--evaluate-only", action="store_true", help="play the final episodes of all trained cells")
-    only.add_argument("--merge", nargs="+", metavar="DIR", help="take over the cells of other results folders")
+    cells.add_argument("--status", action="store_true", help="show where every cell stands, and do nothing")
+    cells.add_argument("--train-only", action="store_true", help="leave the final episodes to the same command later")
     parser.set_defaults(run=_bench)
 
 
@@ -60,27 +52,16 @@ def _bench(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from sbac.lab.bench.bench import Bench
-    from sbac.lab.bench.final import evaluate_trained
     from sbac.lab.bench.finding import CellFinder
     from sbac.lab.bench.plan import parse_grids, plan
     from sbac.lab.bench.status import Status
-    from sbac.lab.cells import is_results, merge
     from sbac.lab.protocol import Protocol
 
-    results = Path(args.out)
-    if args.merge:
-        print(f"{merge(map(Path, args.merge), results)} cells taken over into {results}")
-        return 0
     if args.address is not None and args.on is None:
         raise UserError("--address: the address of a Ray cluster, for --on ray")
     for name in ("together", "workers", "episodes", "final_episodes"):
         positive(f"--{name.replace('_', '-')}", getattr(args, name))
     protocol = Protocol(episodes=args.episodes, final_episodes=args.final_episodes)
-    if args.evaluate_only:
-        if not is_results(results):
-            raise UserError(f"{results}: not a results folder (it has no cells/)")
-        print(f"{evaluate_trained(results, protocol, args.workers, environment=args.env)} cells completed in {results}")
-        return 0
     cells = plan(
         args.tasks,
         args.algorithms,
@@ -90,8 +71,8 @@ def _bench(args: argparse.Namespace) -> int:
         grids=parse_grids(args.grid, args.no_grid),
         environment=args.env,
     )
-    finder = CellFinder(results, protocol, args.any_code)
-    bench = Bench(_part(cells, args.part), finder, args.workers, args.together, not args.train_only)
+    finder = CellFinder(Path(args.out), protocol)
+    bench = Bench(cells, finder, args.workers, args.together, not args.train_only)
     if args.status:
         status = Status(bench.cells, finder)
     else:
@@ -115,13 +96,3 @@ def _run(bench: "Bench", args: argparse.Namespace) -> "Status":
 
     with connected(args.address) as cluster:
         return run_bench(bench, Nodes(cluster))
-
-
-def _part(cells: "Sequence[Cell]", part: str | None) -> "Sequence[Cell]":
-    """The cells that `--part I/N` names."""
-    if part is None:
-        return cells
-    first, _, count = part.partition("/")
-    if not (first.isdigit() and count.isdigit() and 1 <= int(first) <= int(count)):
-        raise UserError(f"--part {part!r}: expected I/N with 1 <= I <= N, such as 1/3")
-    return cells[int(first) - 1 :: int(count)]

@@ -1,4 +1,4 @@
-"""`sbac report`: one page, or tables in Markdown, of runs and results folders."""
+"""`sbac report`: one page of runs, or tables in Markdown of results folders."""
 
 import argparse
 
@@ -9,15 +9,14 @@ from sbac.errors import UserError
 def add(commands: Commands) -> None:
     parser = commands.add_parser(
         "report",
-        help="one HTML page, or tables in Markdown, of runs and benches",
-        description="Make one self-contained HTML page of runs and results folders: tables, learning curves, "
-        "stability, what training logged, and the configuration behind every number.",
+        help="one HTML page of runs, or the tables of a bench in Markdown",
+        description="Make one self-contained HTML page of runs: what came out, learning curves, what training logged, "
+        "and the configuration behind every number. The tables and figures of a bench go into Markdown.",
         epilog="example: sbac report runs/demo --out page.html",
     )
     parser.add_argument("targets", nargs="+", metavar="RUN|RESULTS", help="a run's folder, or a bench's results folder")
-    parser.add_argument("--out", metavar="PAGE", help="the page (default: report.html, unless --markdown is given)")
+    parser.add_argument("--out", metavar="PAGE", help="the page of runs (default: report.html)")
     parser.add_argument("--title", default="sbac report", help="the page's heading")
-    parser.add_argument("--render", action="store_true", help="add pictures of a rollout, drawn by MuJoCo")
     parser.add_argument(
         "--card", action="store_true", help="the policy card of one run: what the chosen policy changes, and how sure"
     )
@@ -39,11 +38,11 @@ def _report(args: argparse.Namespace) -> int:
 
     from sbac.cli.select import decided_last
     from sbac.files import write_atomic
-    from sbac.lab.cells import CellRecord
-    from sbac.lab.report.inputs import read_inputs, render_strips
+    from sbac.lab.cells import is_results
+    from sbac.lab.naming import collect
+    from sbac.lab.report.inputs import read_inputs
     from sbac.lab.report.markdown import write_tables
-    from sbac.lab.report.page import build_page
-    from sbac.report.page import run_page
+    from sbac.report.page import run_page, runs_page
     from sbac.runs import Run
     from sbac.text import counted
 
@@ -53,6 +52,9 @@ def _report(args: argparse.Namespace) -> int:
         return _card(args)
     if args.label or args.data:
         raise UserError(f"{'--label' if args.label else '--data'}: only read with --card")
+    results = [target for target in args.targets if is_results(Path(target))]
+    if results and (args.out or not args.markdown):
+        raise UserError(f"{results[0]}: the results of a bench; name a Markdown file for its tables with --markdown")
     inputs = read_inputs(map(Path, args.targets))
     records = [record for record, _ in inputs]
     developed_on = [record for record, _ in read_inputs(map(Path, args.developed_on))]
@@ -61,11 +63,10 @@ def _report(args: argparse.Namespace) -> int:
         print(f"tables of {counted(len(records), 'cell')} in {args.markdown}")
     if args.out or not args.markdown:
         out = Path(args.out or "report.html")
-        strips = render_strips(inputs) if args.render else []
-        if len(records) == 1 and not isinstance(records[0], CellRecord):
-            page = run_page(records[0], args.title, strips, decided_last(Run.load(inputs[0][1])))
+        if len(records) == 1:
+            page = run_page(records[0], args.title, decided_last(Run.load(inputs[0][1])))
         else:
-            page = build_page(records, args.title, strips, developed_on)
+            page = runs_page(records, collect(records), args.title)
         write_atomic(out, page.encode())
         print(f"page in {out}")
     return 0

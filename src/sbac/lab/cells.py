@@ -178,19 +178,3 @@ def cell_files(results: Path) -> list[Path]:
 def is_results(path: Path) -> bool:
     """Whether a folder is a results folder."""
     return (path / "cells").is_dir()
-
-
-def merge(sources: Iterable[Path], into: Path) -> int:
-    """Takes over the cells of other results folders; of two with the same key the more complete one stays."""
-    taken = 0
-    for source in sources:
-        if not is_results(source):
-            raise UserError(f"{source}: not a results folder (it has no cells/)")
-        for file in cell_files(source):
-            cell = read_cell(file)
-            path = path_of(into, cell)
-            if path.exists() and read_cell(path).final_episodes >= cell.final_episodes:
-                continue
-            files.write_atomic(path, file.read_bytes())
-            taken += 1
-    return taken

@@ -1,12 +1,7 @@
 """What the paper says: its Table 1, what is to be known of it, and the ablations that it makes."""
 
-from collections.abc import Sequence
-
 from sbac.environments.tasks import find_task
-from sbac.lab.naming import data_order
-from sbac.lab.representing import PRESET
 from sbac.results.series import Series
-from sbac.results.statistics import Interval, paired_difference
 
 Score = tuple[float, float | None]
 """Mean and standard deviation over seeds; the paper gives no deviation for scores it took from elsewhere."""
@@ -17,11 +12,6 @@ NOTES = (
     "is 76.5 (printed 76.4), F-BRC's 68.1 (printed 68.0), and BRAC-p's over the Adroit tasks 2.0 (printed 1.0). Its "
     "MuJoCo means of BCQ, BRAC+ and AlgaeDICE are over 12 tasks, the others over 15."
 )
-W_NOTE = (
-    "Score of sbac less that of sbac-no-w at the same setting, paired by seed, with 95 % intervals (Student's t); bold "
-    "where the interval excludes zero, as one in twenty would by chance."
-)
-
 # "-" where the paper has no number. Its baselines are D4RL v0 figures.
 TEXT = """
 task                       bcq    bear   brac-p brac-v brac-plus  sbac      algae-dice  cql    fisher-brc
@@ -66,35 +56,3 @@ def paper_score(series: Series) -> Score | None:
     if task is None or task != series.task:
         return None
     return TABLE_1.get(find_task(task).base, {}).get(series.record.algorithm)
-
-
-def what_w_changes(series: Sequence[Series]) -> dict[str, dict[str, dict[str, Interval | None]]]:
-    """Scores of `sbac` less those of `sbac-no-w`, paired by seed: by length of training, dataset and setting.
-
-    The datasets of a length have the same settings, in order; None where one was not tried. Presets without w, in which
-    both are the same method, have no place in it.
-    """
-
-    def place(s: Series) -> tuple[str, ...]:
-        return s.data, s.length, s.method.removeprefix(s.record.algorithm), s.setting_name
-
-    final = [s for s in series if s.is_final]
-    with_w = [s for s in final if s.record.algorithm == "sbac" and s.record.config.get("weighting") != "none"]
-    without = {place(s): s for s in final if s.record.algorithm == "sbac-no-w"}
-    changes: dict[str, dict[str, dict[str, Interval]]] = {}
-    settings: dict[str, dict[str, None]] = {}
-    for s in sorted(with_w, key=lambda s: s.setting_order):
-        other = without.get(place(s))
-        if other is None or [t.seed for t in s.trials] != [t.seed for t in other.trials]:
-            continue
-        length = ", ".join(filter(None, [s.length, s.method.removeprefix("sbac")]))
-        setting = s.setting_name or PRESET
-        settings.setdefault(length, {})[setting] = None
-        changes.setdefault(length, {}).setdefault(s.data, {})[setting] = paired_difference(s.scores, other.scores)
-    return {
-        length: {
-            data: {setting: by_data[data].get(setting) for setting in settings[length]}
-            for data in sorted(by_data, key=data_order)
-        }
-        for length, by_data in changes.items()
-    }

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sbac.errors import UserError
-from sbac.files import Arrays, read_safetensors, write_safetensors
+from sbac.files import read_safetensors
 from sbac.policy import Floats
 
 FORMAT = 1
@@ -49,28 +48,6 @@ def shipped(name: str) -> Path:
 def ladder_hash(path: Path) -> str:
     """sha256 of the file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def write_ladders(path: str | Path, ladders: Sequence[Ladder]) -> None:
-    """Writes ladders into one file, which holds no time, path or host."""
-    tensors: Arrays = {}
-    headers: list[dict[str, Any]] = []
-    for i, ladder in enumerate(ladders):
-        for name in sorted(ladder.rungs[0].arrays if ladder.rungs else ()):
-            tensors[f"{i}/{name}"] = np.stack([rung.arrays[name] for rung in ladder.rungs])
-        headers.append(
-            {
-                "environment": ladder.environment,
-                "kind": ladder.kind,
-                "about": ladder.about,
-                "steps": [rung.step for rung in ladder.rungs],
-                "mode": [[round(r, 2) for r in rung.mode] for rung in ladder.rungs],
-                "sampled": [[round(r, 2) for r in rung.sampled] for rung in ladder.rungs],
-            }
-        )
-    # One entry: safetensors does not fix the order of more, and equal ladders shall be equal files.
-    header = json.dumps({"format": FORMAT, "ladders": headers}, sort_keys=True)
-    write_safetensors(Path(path), tensors, {"sbac-ladders": header})
 
 
 def read_ladders(path: str | Path) -> list[Ladder]:

@@ -15,13 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from sbac import interrupts
 from sbac.data.columns import SIDE_ARRAYS
-from sbac.data.dataset import Dataset
 from sbac.data.locating import data_folder, made_names, stand_ins
 from sbac.errors import UserError, positive, unknown
 from sbac.files import Arrays, write_atomic
@@ -178,15 +176,6 @@ def make_datasets(
     for name, columns in played(missing, size, seed, workers, progress):
         write(paths[name], name, identities[name], columns)
     return [paths[name] for name in wanted]
-
-
-def make_dataset(
-    name: str, seed: int = 0, workers: int | None = None, progress: bool | None = None, size: int | None = None
-) -> Dataset:
-    """Makes one dataset without writing it."""
-    [(_, columns)] = played([name], size, seed, workers, progress)
-    rows: dict[str, Any] = dict(columns)
-    return Dataset(**rows, name=name, kind="made", task=name, environment=None)
 
 
 def played(

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.errors import unknown
 from sbac.nn.gaussian import GaussianPolicy, bounded_log_std, log_tanh_slope, pre_tanh
 from sbac.nn.mlp import MLP
 
@@ -174,6 +173,4 @@ MODELS: dict[str, Create] = {
 
 def create(kind: str, key: PRNGKeyArray, observations: int, hidden: Sequence[int], actions: int) -> Behaviour:
     """A behaviour model of that kind, untrained."""
-    if kind not in MODELS:
-        raise unknown("behaviour model", kind, MODELS)
     return MODELS[kind](key, observations, hidden, actions)

@@ -14,20 +14,17 @@ not be stationary, nor discounted, nor come from one policy. The forms differ in
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from sbac.config import Options, config, layers, per_run, rate, shared
+from sbac.config import Options, config, layers, per_policy, rate, shared
 from sbac.errors import UserError
 from sbac.nn import MLP, Gaussian, Trained, pre_tanh
 
 Form = Literal["exact", "theorem", "printed"]
-Estimator = Literal["classifier", "state-action-classifier", "mmd", "lstd"]
-FORMS: tuple[str, ...] = get_args(Form)
-ESTIMATORS: tuple[str, ...] = get_args(Estimator)
 MEAN_RATE = 0.01
 """Of the running mean of beta w. A batch's own mean is correlated with its rows and shrinks w: by a tenth of the effect
 of pi or more at batch 256 and gamma 0.99."""
@@ -39,18 +36,18 @@ class RatioConfig(Options):
     """Every choice that the estimators of the ratio share."""
 
     form: Form = shared("exact", "The equation: where pi restarts, or Eq. (7) as printed.")
-    estimator: Literal["default", Estimator] = shared(
+    estimator: Literal["default", "classifier", "mmd"] = shared(
         "default", "What solves it; default: the classifier, and for the printed form its own loss."
     )
     hidden: tuple[int, ...] = layers((256, 256, 256), "Units of each hidden layer of w.")
     learning_rate: float = rate(1e-4, "Learning rate of w.")
-    discount: float = per_run(0.99, "gamma of d^pi.", at_least=0, below=1)
-    log_w_clip: float = per_run(
+    discount: float = per_policy(0.99, "gamma of d^pi.", at_least=0, below=1)
+    log_w_clip: float = per_policy(
         2.0, "log w stays inside +- this: softly, by c tanh(x / c); the printed form clips hard.", above=0
     )
-    log_beta_clip: float = per_run(3.0, "log beta is clipped to +- this.", at_least=0)
+    log_beta_clip: float = per_policy(3.0, "log beta is clipped to +- this.", at_least=0)
     # E[beta^2] is at most (k sqrt(2 - k^2))^-actions for equal means: 0.5 up to 6 action dimensions, about 0.8 for 24.
-    std_floor: float = per_run(0.5, "pi's standard deviation counts as at least this times mu's.", at_least=0)
+    std_floor: float = per_policy(0.5, "pi's standard deviation counts as at least this times mu's.", at_least=0)
     kernel: Literal["gaussian", "laplacian"] = shared("gaussian", "Of the mmd and of the printed form.")
 
 
@@ -61,18 +58,14 @@ class FitConfig(RatioConfig):
     steps: int = shared(5_000, "Gradient steps.", at_least=1)
     batch_size: int = shared(256, "Rows drawn for a step.", at_least=1)
     decay: bool = shared(False, "Whether the rate falls to 0 along half a cosine: steadier where beta is heavy.")
-    features: int = shared(256, "Random Fourier features of lstd.", at_least=1)
-    ridge: float = per_run(0.03, "Ridge of lstd, relative to the mean square of a feature.", at_least=0)
 
 
 class RatioBatch(NamedTuple):
     """What the ratio is learned from: transitions of the data and restart states, all states standardised.
 
     `log_ratio` is log beta before the clip. On terminal rows `next_states` is not read as a state pi visits: their
-    mass restarts. Rows that a time limit ended must be left out. The policy actions are read by the state-action
-    classifier alone: `initial_policy_actions` are pi's at the restart states (`initial_states`, or in the theorem
-    form `states`). `initial_states` may be of another length than the rest. The weights are probabilities of the
-    rows; without them all rows count alike.
+    mass restarts. Rows that a time limit ended must be left out. `initial_states` may be of another length than the
+    rest. The weights are probabilities of the rows; without them all rows count alike.
     """
 
     states: Float[Array, "batch obs"]
@@ -80,18 +73,14 @@ class RatioBatch(NamedTuple):
     next_states: Float[Array, "batch obs"]
     terminals: Float[Array, " batch"]
     initial_states: Float[Array, "initial obs"] | None = None
-    actions: Float[Array, "batch act"] | None = None
-    next_policy_actions: Float[Array, "batch act"] | None = None
-    initial_policy_actions: Float[Array, "initial act"] | None = None
     weights: Float[Array, " batch"] | None = None
     initial_weights: Float[Array, " initial"] | None = None
 
 
 class Ratio(eqx.Module):
-    """What is trained: a network for log w(s), and for the state-action classifier one for log zeta(s, a)."""
+    """What is trained: a network for log w(s)."""
 
     state_net: MLP
-    pair_net: MLP | None = None
 
     def log_w(self, config: RatioConfig, states: Float[Array, "*batch obs"]) -> Float[Array, "*batch"]:
         """log w inside its clip."""
@@ -99,11 +88,6 @@ class Ratio(eqx.Module):
         if config.form == "printed":
             return jnp.clip(raw, -config.log_w_clip, config.log_w_clip)  # "we clip log w by 2.0"
         return soft_clip(raw, config.log_w_clip)
-
-    def log_zeta(self, config: RatioConfig, pairs: Float[Array, "*batch pair"]) -> Float[Array, "*batch"]:
-        """log zeta(s, a) = log w(s) + log beta(a|s) of rows [s, a], inside the sum of the two clips."""
-        assert self.pair_net is not None
-        return soft_clip(self.pair_net.scalar(pairs), config.log_w_clip + config.log_beta_clip)
 
 
 class RunningMean(NamedTuple):

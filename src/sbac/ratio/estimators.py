@@ -10,12 +10,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.errors import UserError, unknown
+from sbac.errors import UserError
 from sbac.nn import MLP, Metrics, Trained, polyak
-from sbac.ratio import classifier, mmd, printed, state_action_classifier
-from sbac.ratio.base import ESTIMATORS, FORMS, Ratio, RatioBatch, RatioConfig, RunningMean, State, product
+from sbac.ratio import classifier, mmd, printed
+from sbac.ratio.base import Ratio, RatioBatch, RatioConfig, RunningMean, State, product
 from sbac.ratio.kernels import median_bandwidth
-from sbac.ratio.state_action_classifier import absorbed, beside
 
 DIAGNOSTICS = ("ratio_mean", "ratio_ess", "ratio_at_clip", "beta_mean", "beta_ess")
 NEAR_CLIP = 0.95  # |log w| above this share of its clip counts as at the clip
@@ -24,11 +23,7 @@ TARGET_RATE = 0.005
 
 
 def method(config: RatioConfig) -> str:
-    """The estimator's name with `default` resolved: one of ESTIMATORS, or "printed"."""
-    if config.form not in FORMS:
-        raise unknown("form of the ratio", config.form, FORMS)
-    if config.estimator not in ("default", *ESTIMATORS):
-        raise unknown("estimator of the ratio", config.estimator, ("default", *ESTIMATORS))
+    """The estimator's name with `default` resolved: classifier, mmd, or "printed"."""
     if config.form == "printed":
         if config.estimator not in ("default", "mmd"):
             raise UserError(
@@ -39,28 +34,10 @@ def method(config: RatioConfig) -> str:
     return "classifier" if config.estimator == "default" else config.estimator
 
 
-def init(
-    config: RatioConfig,
-    key: PRNGKeyArray,
-    state_size: int,
-    action_size: int,
-    sample_states: Float[Array, "sample obs"],
-) -> State:
-    """Networks that start near w = 1; `sample_states` (standardised) set the kernel's width, where there is one."""
-    name = method(config)
-    if name == "lstd":
-        raise UserError(
-            "estimator of the ratio: 'lstd' solves for a whole dataset at once and cannot be trained in steps"
-        )
-    state_key, pair_key = jax.random.split(key)
-    small = 0.01
-    ratio = Ratio(
-        MLP.create(state_key, state_size, config.hidden, 1, last_scale=small),
-        MLP.create(pair_key, state_size + action_size, config.hidden, 1, last_scale=small)
-        if name == "state-action-classifier"
-        else None,
-    )
-    uses_kernel = name in ("mmd", "printed")
+def init(config: RatioConfig, key: PRNGKeyArray, state_size: int, sample_states: Float[Array, "sample obs"]) -> State:
+    """A network that starts near w = 1; `sample_states` (standardised) set the kernel's width, where there is one."""
+    ratio = Ratio(MLP.create(jax.random.split(key)[0], state_size, config.hidden, 1, last_scale=0.01))
+    uses_kernel = method(config) in ("mmd", "printed")
     width = median_bandwidth(config.kernel, sample_states) if uses_kernel else jnp.zeros(())
     return State(Trained.create(ratio), ratio, RunningMean.empty(), width)
 
@@ -70,36 +47,21 @@ def update(
 ) -> tuple[State, Metrics]:
     """One gradient step and one step of the Polyak copy."""
     name = method(config)
-    if name == "printed":
-        mean = state.product
+    target = state.target.log_w(config, batch.states)
+    # The paper keeps no copy of w: the printed form uses the network as it stands.
+    mean = state.product if name == "printed" else state.product.add(product(config, target, batch).sum())
 
-        def objective(ratio: Ratio) -> Array:
-            return printed.loss(config, partial(ratio.log_w, config), batch, state.bandwidth)
-
-    elif name in ("classifier", "mmd"):
-        target = state.target.log_w(config, batch.states)
-        mean = state.product.add(product(config, target, batch).sum())
-
-        def objective(ratio: Ratio) -> Array:
-            log_w = partial(ratio.log_w, config)
-            if name == "mmd":
-                return mmd.loss(config, log_w, target, batch, mean.value, state.bandwidth)
-            return classifier.loss(config, log_w, target, batch, mean.value)
-
-    else:
-        target = state.target.log_zeta(config, beside(batch.states, batch.actions))
-        mean = state.product.add(product(config, target, absorbed(batch)).sum())
-
-        def objective(ratio: Ratio) -> Array:
-            log_zeta, log_w = partial(ratio.log_zeta, config), partial(ratio.log_w, config)
-            return state_action_classifier.loss(config, log_zeta, log_w, target, batch, mean.value)
-
-    def with_metrics(ratio: Ratio) -> tuple[Array, Metrics]:
-        value = objective(ratio)
+    def objective(ratio: Ratio) -> tuple[Array, Metrics]:
+        log_w = partial(ratio.log_w, config)
+        if name == "printed":
+            value = printed.loss(config, log_w, batch, state.bandwidth)
+        elif name == "mmd":
+            value = mmd.loss(config, log_w, target, batch, mean.value, state.bandwidth)
+        else:
+            value = classifier.loss(config, log_w, target, batch, mean.value)
         return value, {"ratio_loss": value}
 
-    trained, metrics = state.trained.minimise(with_metrics, config.learning_rate)
-    # The paper keeps no copy of w: the printed form uses the network as it stands.
+    trained, metrics = state.trained.minimise(objective, config.learning_rate)
     rate = 1.0 if name == "printed" else target_rate
     return State(trained, polyak(state.target, trained.model, rate), mean, state.bandwidth), metrics
 

@@ -4,10 +4,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from sbac.errors import unknown
-
-KERNELS = ("gaussian", "laplacian")
-
 
 def kernel(
     name: str, bandwidth: float | Array, x: Float[Array, "n obs"], y: Float[Array, "m obs"]
@@ -15,9 +11,7 @@ def kernel(
     """gaussian: exp(-|x - y|_2^2 / 2 h^2); laplacian: exp(-|x - y|_1 / h)."""
     if name == "gaussian":
         return jnp.exp(-squared_distances(x, y) / (2 * bandwidth**2))
-    if name == "laplacian":
-        return jnp.exp(-absolute_distances(x, y) / bandwidth)
-    raise unknown("kernel", name, KERNELS)
+    return jnp.exp(-absolute_distances(x, y) / bandwidth)
 
 
 SAMPLE = 1_000

@@ -16,8 +16,7 @@ from sbac.nn import half_cosine
 from sbac.nn.typed import in_chunks, jit, scan, take
 from sbac.ratio.base import FitConfig, Ratio, RatioBatch, RatioConfig, State
 from sbac.ratio.estimators import init, method, summary, update
-from sbac.ratio.kernels import SAMPLE, median_bandwidth
-from sbac.ratio.lstd import FourierFeatures, LinearRatio, solve
+from sbac.ratio.kernels import SAMPLE
 
 ROWS_AT_ONCE = 8_192
 TARGET_RATE = 0.05
@@ -43,7 +42,7 @@ class VisitationRatio:
 
     diagnostics: dict[str, float]
     config: FitConfig
-    model: Ratio | LinearRatio
+    model: Ratio
     centre: np.ndarray
     scale: np.ndarray
     log_mean: float
@@ -69,9 +68,6 @@ def visitation_ratio(
     seed: int = 0,
     *,
     estimator: str = "default",
-    actions: npt.ArrayLike | None = None,
-    next_policy_actions: npt.ArrayLike | None = None,
-    initial_policy_actions: npt.ArrayLike | None = None,
     steps: int = 5_000,
     batch_size: int = 256,
     **options: Any,
@@ -80,10 +76,8 @@ def visitation_ratio(
 
     `log_ratio` is log pi(a|s) - log mu(a|s) at each row's action. Leave out rows that a time limit ended: their next
     state is not one that the policy went on from. A terminal row's next state is not read. `form` is the equation:
-    exact (needs `initial_states`), theorem or printed; `estimator` what solves it: classifier (the default),
-    state-action-classifier, mmd, lstd. The state-action classifier ignores `log_ratio` except for its diagnostics,
-    and needs `actions` and one action of pi for each next state and each initial state (in the theorem form: each
-    state). `options` are the other fields of `FitConfig`, such as hidden, learning_rate, log_w_clip.
+    exact (needs `initial_states`), theorem or printed; `estimator` what solves it: classifier (the default) or mmd.
+    `options` are the other fields of `FitConfig`, such as hidden, learning_rate, log_w_clip.
 
     Warns (`RatioWarning`) when the effective share of beta is below 0.02 or that of w below 0.1, when the mean of w
     before normalisation is outside [0.5, 2], or the mean of beta outside [0.1, 10].
@@ -106,21 +100,11 @@ def visitation_ratio(
         next_states=standardised(rows_of("next_states", successors, rows=count, columns=size)),
         terminals=jnp.asarray(ends),
     )
-    starts = count  # in the theorem form pi restarts at the rows themselves
     if config.form == "exact":
         if initial_states is None:
             raise UserError("initial_states: the exact form needs the states that episodes start from; none were given")
         initial = rows_of("initial_states", initial_states, columns=size)
-        data, starts = data._replace(initial_states=standardised(initial)), len(initial)
-    if method(config) == "state-action-classifier":
-        own = action_rows("actions", actions, count)
-        if next_policy_actions is not None:
-            next_policy_actions = own_at_ends("next_policy_actions", next_policy_actions, np.asarray(own), ends)
-        data = data._replace(
-            actions=own,
-            next_policy_actions=action_rows("next_policy_actions", next_policy_actions, count, own.shape[1]),
-            initial_policy_actions=action_rows("initial_policy_actions", initial_policy_actions, starts, own.shape[1]),
-        )
+        data = data._replace(initial_states=standardised(initial))
     model = fit(config, data, jax.random.key(seed))
     logs = log_w_of_rows(config, model, data.states)
     found = {name: float(value) for name, value in summary(config, logs, data.log_ratio).items()}
@@ -153,16 +137,10 @@ def reasons_for_doubt(diagnostics: dict[str, float]) -> list[str]:
 
 
 @jit
-def fit(config: FitConfig, data: RatioBatch, key: PRNGKeyArray) -> Ratio | LinearRatio:
-    """Trains on batches drawn from the data, or solves; pure, so that it maps over keys and configs."""
+def fit(config: FitConfig, data: RatioBatch, key: PRNGKeyArray) -> Ratio:
+    """Trains on batches drawn from the data; pure, so that it maps over keys and configs."""
     init_key, sample_key, batch_key = jax.random.split(key, 3)
     sample = data.states[jax.random.randint(sample_key, (SAMPLE,), 0, len(data.states))]
-    state_size = data.states.shape[1]
-    if method(config) == "lstd":
-        features = FourierFeatures.create(
-            init_key, state_size, config.features, median_bandwidth(config.kernel, sample)
-        )
-        return LinearRatio(features, solve(config, features, data))
 
     def step(state: State, now: tuple[Array, PRNGKeyArray]) -> State:
         number, key = now
@@ -171,8 +149,7 @@ def fit(config: FitConfig, data: RatioBatch, key: PRNGKeyArray) -> Ratio | Linea
             at_rate = config.replace(learning_rate=config.learning_rate * half_cosine(number, config.steps))
         return update(at_rate, state, draw(config, data, key), TARGET_RATE)[0]
 
-    action_size = 0 if data.actions is None else data.actions.shape[1]
-    start = init(config, init_key, state_size, action_size, sample)
+    start = init(config, init_key, data.states.shape[1], sample)
     steps = jnp.arange(config.steps), jax.random.split(batch_key, config.steps)
     return scan(step, start, steps).target
 
@@ -184,13 +161,12 @@ def draw(config: FitConfig, data: RatioBatch, key: PRNGKeyArray) -> RatioBatch:
     starts = rows
     if data.initial_states is not None:
         starts = jax.random.randint(start_key, (config.batch_size,), 0, len(data.initial_states))
-    batch = take(data._replace(initial_states=None, initial_policy_actions=None), rows)
-    at_start = take((data.initial_states, data.initial_policy_actions), starts)
-    return batch._replace(initial_states=at_start[0], initial_policy_actions=at_start[1])
+    batch = take(data._replace(initial_states=None), rows)
+    return batch._replace(initial_states=take(data.initial_states, starts))
 
 
 @jit
-def log_w_of_rows(config: RatioConfig, model: Ratio | LinearRatio, states: Array) -> Array:
+def log_w_of_rows(config: RatioConfig, model: Ratio, states: Array) -> Array:
     """log w of many states, some at a time."""
     return in_chunks(lambda s: model.log_w(config, s), states, ROWS_AT_ONCE)
 
@@ -222,12 +198,6 @@ def own_at_ends(name: str, values: npt.ArrayLike, own: np.ndarray, ends: np.ndar
     """What comes next, and the row's own in its place where nothing does: logs hold anything there, NaN too."""
     x = numbers(name, values)
     return np.where(ends[:, None] == 1, own, x) if x.shape == own.shape else x
-
-
-def action_rows(name: str, values: npt.ArrayLike | None, rows: int, columns: int | None = None) -> Array:
-    if values is None:
-        raise UserError(f"{name}: the state-action-classifier needs these actions; none were given")
-    return jnp.asarray(rows_of(name, values, rows=rows, columns=columns))
 
 
 def rows_of(name: str, values: npt.ArrayLike, *, rows: int | None = None, columns: int | None = None) -> np.ndarray:

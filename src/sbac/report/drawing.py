@@ -96,7 +96,7 @@ def draw_lines(ax: Axes, lines: Iterable[Line], rules: Iterable[tuple[str, float
             ax.annotate(name, (0.01, value), xycoords=("axes fraction", "data"), va="bottom", fontsize="small")
 
 
-@lru_cache(maxsize=256)  # several views of a page show the same chart
+@lru_cache(maxsize=256)
 def line_chart(lines: tuple[Line, ...], rules: tuple[tuple[str, float], ...], x_label: str) -> Markup:
     """A small chart as an SVG element; its lines are told apart by the page's legend."""
     figure, (ax,) = new_figure(1, 1, 4.0, 2.3)

@@ -24,11 +24,10 @@
     });
   }
 
-  /* Shows what belongs to the chosen task, the chosen view and the methods that are on. */
+  /* Shows what belongs to the chosen task and the methods that are on. */
   function filter() {
-    const task = document.getElementById("task").value, view = document.getElementById("view")?.value;
+    const task = document.getElementById("task").value;
     for (const node of all("[data-task]")) node.hidden = Boolean(task) && node.dataset.task !== task;
-    for (const node of all("[data-views]")) node.hidden = !node.dataset.views.split(" ").includes(view);
     for (const node of all("[data-method]")) node.style.display = off.has(node.dataset.method) ? "none" : "";
   }
 

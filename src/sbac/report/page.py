@@ -3,7 +3,6 @@
 Whatever comes from outside (names of data, of settings, of machines) is escaped by the template.
 """
 
-import base64
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,26 +27,14 @@ from sbac.trust.choice import LOG, CandidateRecord, ChoiceRecord
 from sbac.trust.describe import decimals, episode_text, log_text, logged_text
 
 HERE = Path(__file__).parent
-Strip = tuple[str, bytes]
-"""A caption and a PNG."""
 
 
 @dataclass(frozen=True)
 class PageCell:
-    """A cell of a table. `value` is what its column is sorted by, where it is not the text."""
+    """A cell of a table."""
 
     text: str = ""
-    value: str | None = None
-    bold: bool = False
-    spread: str = ""
-    printed: str = ""
     below: str = ""
-
-
-@dataclass(frozen=True)
-class Head:
-    name: str
-    below: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -60,30 +47,26 @@ class Row:
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table that sorts by its columns. `stacked`: on a phone they stand below each other, each with its name."""
+    """A table that sorts by its columns. On a phone they stand below each other, each with its name."""
 
-    heads: Sequence[Head]
+    heads: Sequence[str]
     rows: Sequence[Row]
-    foot: Sequence[Row] = ()
-    stacked: bool = True
 
 
 @dataclass(frozen=True)
 class PagePart:
-    """A part of a section, folded under its summary where it has one, shown in some views alone where it names them."""
+    """A part of a section, folded under its summary where it has one."""
 
     lines: Sequence[str] = ()
     texts: Sequence[str] = ()
     warnings: Sequence[str] = ()
     table: PageTable | None = None
     charts: Sequence[Chart] = ()
-    images: Sequence[tuple[str, str]] = ()
     facts: Mapping[str, object] | None = None
     notes: Sequence[str] = ()
     summary: str = ""
     unfolded: bool = False
     task: str = ""
-    views: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -98,7 +81,6 @@ class ChartGroup:
     """Series that one chart may show: by dataset and by the name that a chart gives them."""
 
     shown: Mapping[str, Shown]
-    views: Sequence[int] = ()
 
     @property
     def names(self) -> list[str]:
@@ -111,7 +93,6 @@ def render(
     sections: Iterable[Section],
     *,
     tasks: Sequence[str] = (),
-    views: Sequence[str] = (),
     methods: Sequence[str] = (),
     card: bool = False,
 ) -> str:
@@ -126,7 +107,6 @@ def render(
         subtitle=subtitle,
         sections=[section for section in sections if section.parts],
         tasks=tasks,
-        views=views,
         methods={name: colour_of(name, methods) for name in methods},
         card=card,
         style=style,
@@ -134,24 +114,25 @@ def render(
     )
 
 
-def run_page(
-    record: MeasuredRun,
-    title: str = "sbac report",
-    strips: Sequence[Strip] = (),
-    choice: ChoiceRecord | None = None,
-) -> str:
+def run_page(record: MeasuredRun, title: str = "sbac report", choice: ChoiceRecord | None = None) -> str:
     """The page of one run. `choice`: what `sbac select` says of it, which comes first."""
-    series = series_of(record)
-    group = ChartGroup({record.data.name: {s.label: s for s in series}})
+    return runs_page([record], series_of(record), title, choice)
+
+
+def runs_page(
+    records: Sequence[MeasuredRun], series: Sequence[Series], title: str, choice: ChoiceRecord | None = None
+) -> str:
+    """The page of some runs, whose series have names that tell them apart."""
+    datasets = list(dict.fromkeys(s.data for s in series))
+    group = ChartGroup({data: {s.label: s for s in series if s.data == data} for data in datasets})
     sections = [
         *([] if choice is None else [answer_section(choice)]),
         outcome_section(series),
         Section("scores", "Scores", every_setting(series)),
         *chart_sections([group]),
-        strip_section(strips),
-        config_section([facts(record)], [record]),
+        config_section([facts(record) for record in records], records),
     ]
-    return render(title, subtitle([record], series), sections, tasks=[record.data.name], methods=group.names)
+    return render(title, subtitle(records, series), sections, tasks=datasets, methods=group.names)
 
 
 def subtitle(records: Sequence[MeasuredRun], series: Sequence[Series]) -> str:
@@ -249,7 +230,7 @@ def text_rows(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> PageTable:
 
 
 def _table(heads: Iterable[str], rows: Iterable[Row]) -> PageTable:
-    return PageTable([Head(name) for name in heads], list(rows))
+    return PageTable(list(heads), list(rows))
 
 
 def _outcome_row(s: Series) -> Row:
@@ -309,14 +290,14 @@ def chart_sections(groups: Sequence[ChartGroup]) -> list[Section]:
         played = {data: {n: s for n, s in shown.items() if s.evaluated} for data, shown in group.shown.items()}
         drawn = [charts.curve_chart(data, shown, names) for data, shown in played.items() if shown]
         if drawn:
-            curves.append(PagePart(charts=drawn, notes=[CURVES], views=group.views))
+            curves.append(PagePart(charts=drawn, notes=[CURVES]))
         of_first = _first(charts.logged_charts(data, shown, names) for data, shown in group.shown.items())
         if of_first:
-            logged.append(PagePart(charts=of_first, notes=[_logged_note(of_first)], views=group.views))
+            logged.append(PagePart(charts=of_first, notes=[_logged_note(of_first)]))
         spread = [charts.return_chart(d, s, names) for d, s in group.shown.items() if played[d] or _has_returns(s)]
         actions = _first(charts.action_charts(data, shown, names) for data, shown in group.shown.items())
         if spread or actions:
-            histograms.append(PagePart(charts=[*spread, *actions], notes=[HISTOGRAMS], views=group.views))
+            histograms.append(PagePart(charts=[*spread, *actions], notes=[HISTOGRAMS]))
     return [
         Section("curves", "Learning curves", curves),
         Section("logged", "What training logged", logged),
@@ -352,11 +333,6 @@ def _logged_note(logged: Sequence[Chart]) -> str:
     )
     is_weighted = any(chart.title == "ratio_mean" for chart in logged)
     return f"Means over seeds, in the last phase.{about_ratio if is_weighted else ''}"
-
-
-def strip_section(strips: Sequence[Strip]) -> Section:
-    images = [(caption, base64.b64encode(image).decode()) for caption, image in strips]
-    return Section("rollouts", "Rollouts", [PagePart(images=images)] if images else [])
 
 
 # --- Configurations -----------------------------------------------------------------------------------------------

@@ -75,11 +75,6 @@ class Series:
         return ", ".join(f"{name} {setting_text(value)}" for name, value in self.setting.items())
 
     @property
-    def setting_order(self) -> tuple[tuple[float, str], ...]:
-        """By values: numbers as numbers, and before names."""
-        return tuple((v, "") if isinstance(v, int | float) else (math.inf, str(v)) for v in self.setting.values())
-
-    @property
     def unit(self) -> str:
         return "return" if self.task is None else "score"
 

@@ -22,10 +22,6 @@ class Interval(NamedTuple):
     low: float | None
     high: float | None
 
-    @property
-    def excludes_zero(self) -> bool:
-        return self.low is not None and self.high is not None and (self.low > 0.0 or self.high < 0.0)
-
 
 def interquartile_mean(scores: Sequence[Floats]) -> Floats:
     """The mean of all runs of all tasks without the lowest and the highest quarter (rounded down) of them."""

@@ -91,9 +91,9 @@ class Program:
         return steps * len(self.members(phase)) * self._work[phase]
 
     def distinguishing(self, phase: int) -> set[str]:
-        """The config fields that a phase's outcome depends on: the shared ones, and the per-run ones that it read."""
+        """The config fields that a phase's outcome depends on: the shared ones, and those per policy that it read."""
         fields = fields_of(type(self.runs[0].config))
-        return {name for name, f in fields.items() if not f.spec.per_run} | self._reads[phase]
+        return {name for name, f in fields.items() if not f.spec.per_policy} | self._reads[phase]
 
     def inputs(self, phase: int, finals: Mapping[str, Tree]) -> Inputs:
         """The arguments of a phase's programs: of its runs, and of the copies that fill the devices."""
@@ -294,10 +294,10 @@ def _metrics(phase: AnyPhase, config: Tree, past: Tree, state: Tree, table: Tabl
 
 
 def traced(algorithm: Algorithm, run: Member, table: Table, spec: Spec) -> tuple[list[set[str]], list[float]]:
-    """What tracing a step of each phase tells: the per-run config fields that it or a phase before it reads, and the
+    """What tracing a step of each phase tells: the per-policy config fields that it or a phase before it reads, and the
     multiplications of its matrix products."""
     key = jax.random.key(0, impl="threefry2x32")
-    names = [name for name, field in fields_of(type(run.config)).items() if field.spec.per_run]
+    names = [name for name, field in fields_of(type(run.config)).items() if field.spec.per_policy]
     config: Tree = take(stack([run.config]), 0)
     past: dict[str, Tree] = {}
     reads: list[set[str]] = []
@@ -313,7 +313,7 @@ def traced(algorithm: Algorithm, run: Member, table: Table, spec: Spec) -> tuple
         closed, (past[phase.name], _, _) = _jax.make_jaxpr(trace, return_shape=True)(config, table, dict(past))
         jaxpr = closed.jaxpr
         used = {id(v) for line in jaxpr.eqns for v in line.invars} | set(map(id, jaxpr.outvars))
-        # The config comes first among the inputs: its leaves are the per-run fields, in their order.
+        # The config comes first among the inputs: its leaves are the per-policy fields, in their order.
         read = {name for name, v in zip(names, jaxpr.invars, strict=False) if id(v) in used}
         reads.append(read.union(*reads[-1:]))
         work.append(multiplications(jaxpr))

@@ -1,6 +1,6 @@
-"""From what the user asked for to the runs of a launch: presets, overrides, and the grid of all lists.
+"""From what the user asked for to the policies of a run: presets, overrides, and the grid of all lists.
 
-A run is a config and a seed. Runs that differ only in per-run fields train in one program; a difference in any
+A run is a config and a seed. Runs that differ only in per-policy fields train in one program; a difference in any
 shared field (widths, batch size, names) puts them into separate groups.
 """
 
@@ -20,13 +20,13 @@ from sbac.errors import UserError, check_named, listed, name_of, unknown
 from sbac.text import setting_label
 
 MOST_RUNS = 10_000
-"""Of one launch. A larger number is a slip of the keyboard."""
+"""Of one run. A larger number is a slip of the keyboard."""
 AnyConfig = TypeVar("AnyConfig", bound=Options)
 
 
 @dataclass(frozen=True)
 class Member:
-    """One run of a launch: its seed, its config, and the fields that tell it from the others."""
+    """One policy of a run: its seed, its config, and the fields that tell it from the others."""
 
     seed: int
     config: Config
@@ -53,7 +53,7 @@ def members(
     task: str | None = None,
     settings: Iterable[Mapping[str, Any]] | None = None,
 ) -> list[Member]:
-    """Every run of the launch, in a fixed order: the settings, the grid's fields as given, seeds innermost.
+    """Every policy of the run, in a fixed order: the settings, the grid's fields as given, seeds innermost.
 
     `settings`: each is trained with all of `overrides`; one that lacks an option of another takes its usual value.
     """
@@ -81,7 +81,7 @@ def members(
     wanted = _seeds(seeds)
     count = len(wanted) * len(together) * math.prod(map(len, axes.values()))
     if count > MOST_RUNS:
-        raise UserError(f"seeds {_short(seeds)}: {count:,} runs in one launch; expected at most {MOST_RUNS:,}")
+        raise UserError(f"seeds {_short(seeds)}: {count:,} policies in one run; expected at most {MOST_RUNS:,}")
     products = [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
     points = [setting | point for setting in together for point in products]
     return [Member(seed, changed(base, point), point) for point in points for seed in wanted]
@@ -176,5 +176,5 @@ def groups(runs: Sequence[Member]) -> list[list[int]]:
 
 
 def stack(configs: Iterable[AnyConfig]) -> AnyConfig:
-    """One config whose per-run fields are arrays with an entry per run."""
+    """One config whose per-policy fields are arrays with an entry per run."""
     return jax.tree.map(lambda *values: jnp.asarray(values, jnp.float32), *configs)

@@ -1,7 +1,7 @@
-"""The training loop: the groups of one launch after the other, or groups of several launches in one program.
+"""The training loop: the groups of one run after the other, or groups of several runs in one program.
 
 Groups on datasets of equal shape that run the same code share a program, each run with its own rows: a GPU is as
-busy with ten runs as with five. Every folder comes out as if its launch had been alone, up to rounding, and can be
+busy with ten runs as with five. Every folder comes out as if its run had been alone, up to rounding, and can be
 resumed alone or with others.
 """
 
@@ -32,7 +32,7 @@ from sbac.training.device_data import DeviceData, halves
 from sbac.training.engine import Inputs, Program
 from sbac.training.evaluations import note
 from sbac.training.health import Health, Moment, keep
-from sbac.training.launch import Group, Launch, take_up
+from sbac.training.open_run import Group, OpenRun, take_up
 from sbac.training.sharing import taken_over, with_leaders
 from sbac.training.table import join
 from sbac.training.writer import Slot, Writer
@@ -40,8 +40,8 @@ from sbac.training.writer import Slot, Writer
 LOGS_PER_PHASE = 50
 
 
-def train_launches(
-    launches: Sequence[Launch],
+def train_runs(
+    open_runs: Sequence[OpenRun],
     *,
     workers: int | None = None,
     checkpoint_seconds: float = 30.0,
@@ -50,16 +50,16 @@ def train_launches(
     """Trains what is left to train; returns the finished runs."""
     use_compilation_cache()
     # A function cannot travel to another process: its episodes are played in this one.
-    named = [launch.request for launch in launches if isinstance(launch.request.watched_in, str)]
+    named = [open_run.request for open_run in open_runs if isinstance(open_run.request.watched_in, str)]
     with ExitStack() as stack:
-        for launch in launches:
-            stack.enter_context(launch.opened)
+        for open_run in open_runs:
+            stack.enter_context(open_run.opened)
         pool = None
         if named:
             pool = stack.enter_context(Pool(workers, sum(len(request.runs) for request in named)))
-        remaining = [take_up(launch, pool) for launch in launches]
-        groups = [group for of_launch, _ in remaining for group in of_launch]
-        if len(launches) == 1 and not all(group.is_done for group in groups):
+        remaining = [take_up(open_run, pool) for open_run in open_runs]
+        groups = [group for of_run, _ in remaining for group in of_run]
+        if len(open_runs) == 1 and not all(group.is_done for group in groups):
             groups = with_leaders(groups)
         evaluations = [entry for _, entry in remaining if entry is not None]
         for entry in evaluations:
@@ -69,12 +69,12 @@ def train_launches(
                 Training([taken_over(group) for group in together], checkpoint_seconds, bar).run()
             for entry in evaluations:
                 entry.collect(wait=True)
-    return [Run.load(launch.folder) for launch in launches]
+    return [Run.load(open_run.folder) for open_run in open_runs]
 
 
 def by_program(groups: Sequence[Group]) -> list[list[Group]]:
-    """The groups of each program. Those of one launch never share one."""
-    if len({id(group.launch) for group in groups}) < 2:
+    """The groups of each program. Those of one run never share one."""
+    if len({id(group.open_run) for group in groups}) < 2:
         return [[group] for group in groups]
     programs: dict[Hashable, list[Group]] = {}
     for group in groups:
@@ -84,7 +84,7 @@ def by_program(groups: Sequence[Group]) -> list[list[Group]]:
 
 def program_key(group: Group) -> Hashable:
     """Groups for which this is equal can share a program: the same code on arrays of the same shape."""
-    request, config = group.launch.request, group.runs[0].config
+    request, config = group.open_run.request, group.runs[0].config
     data = request.dataset
     if isinstance(data, StreamedLog):
         return id(group)
@@ -100,7 +100,7 @@ class Training:
 
     def __init__(self, groups: Sequence[Group], checkpoint_seconds: float, bar: Progress) -> None:
         self._groups, self._checkpoint_seconds, self._bar = groups, checkpoint_seconds, bar
-        first = groups[0].launch.request
+        first = groups[0].open_run.request
         self._method = first.method
         sources = [self._source(group) for group in groups]
         self._stream = sources[0].stream  # a program with one has no other group
@@ -125,7 +125,7 @@ class Training:
         self._saved = 0.0
 
     def _source(self, group: Group) -> DeviceData:
-        data, config, at = group.launch.request.dataset, group.runs[0].config, group.checkpoint.at
+        data, config, at = group.open_run.request.dataset, group.runs[0].config, group.checkpoint.at
         if isinstance(data, StreamedLog):
             return DeviceData.streamed(self._method, data, config, sum(config.steps[: at.phase]) + at.step)
         return DeviceData.of(self._method, data, config)
@@ -162,7 +162,7 @@ class Training:
 
     def _say_if_long(self, at: Position) -> None:
         """Where the command line asks: that it will take more than an hour, and what takes less."""
-        request = self._groups[0].launch.request
+        request = self._groups[0].open_run.request
         if request.command is None:
             return
         left = [*self._program.runs[0].config.steps[at.phase :]]

@@ -1,4 +1,4 @@
-"""Groups of one launch whose first phases are the same program on the same inputs: those are trained once.
+"""Groups of one run whose first phases are the same program on the same inputs: those are trained once.
 
 SBAC's phase *estimate* is the same for the critics `mu` and `pi`. The group that comes first, the leader, trains it.
 When the leader is done, a follower's checkpoint is written from the leader's, and the follower goes on from there as a
@@ -20,12 +20,12 @@ from sbac.nn import Tree
 from sbac.training.checkpoint import BEGINNING, Checkpoint, Position, write_state
 from sbac.training.device_data import DeviceData
 from sbac.training.engine import Program
-from sbac.training.launch import Group, Lead
+from sbac.training.open_run import Group, Lead
 
 
 def with_leaders(groups: Sequence[Group]) -> list[Group]:
-    """All groups of a launch, in their order, each with its leader where it has one."""
-    request = groups[0].launch.request
+    """All groups of a run, in their order, each with its leader where it has one."""
+    request = groups[0].open_run.request
     last = len(request.method.phases) - 1  # which is never shared: its policies are what the groups are for
     if len(groups) < 2 or last == 0 or request.warm_start is not None or isinstance(request.dataset, StreamedLog):
         return list(groups)
@@ -49,7 +49,7 @@ def followed_by(leader: Group, follower: Group, phases: int) -> Group:
     """The leader, which knows in what a follower of its first phases differs."""
     first, second = (values_of(group.runs[0].config) for group in (leader, follower))
     fields = fields_of(type(leader.runs[0].config))
-    apart = {name for name, field in fields.items() if not field.spec.per_run and first[name] != second[name]}
+    apart = {name for name, field in fields.items() if not field.spec.per_policy and first[name] != second[name]}
     pairs = itertools.zip_longest(leader.followed, [apart] * phases, fillvalue=frozenset[str]())
     return replace(leader, followed=[frozenset(before | now) for before, now in pairs])
 
@@ -57,12 +57,12 @@ def followed_by(leader: Group, follower: Group, phases: int) -> Group:
 def engine_fields(group: Group) -> dict[str, object]:
     """What the data on the device and the loop around the phases depend on."""
     values = values_of(group.runs[0].config)
-    return {name: values[name] for name, field in fields_of(Config).items() if not field.spec.per_run}
+    return {name: values[name] for name, field in fields_of(Config).items() if not field.spec.per_policy}
 
 
 def program_of(group: Group, data: Dataset, alike: Program | None) -> Program:
     """The group's program, on the data of another one where that has the same."""
-    request = group.launch.request
+    request = group.open_run.request
     if alike is not None:
         return Program(request.method, group.runs, alike.table, alike.validation, alike.spec)
     source = DeviceData.of(request.method, data, group.runs[0].config)
@@ -92,7 +92,7 @@ def taken_over(group: Group) -> Group:
     """
     if group.lead is None or group.checkpoint.at != BEGINNING:
         return group
-    phases = group.launch.request.method.phases
+    phases = group.open_run.request.method.phases
     leader = Checkpoint.find(group.lead.path, len(phases))
     if leader.at.phase < len(phases) or leader.kept:
         return group

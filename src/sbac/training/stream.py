@@ -22,9 +22,8 @@ from jaxtyping import Array
 
 from sbac.config import Config
 from sbac.data.streaming import StreamedLog
-from sbac.errors import UserError
 from sbac.nn.typed import jit, on_device
-from sbac.training.table import NEEDS, Extent, Scaling, Table, pack, ranks, width
+from sbac.training.table import NEEDS, Extent, Scaling, Table, pack, ranks, reward_units, width
 
 AHEAD = 4
 """Blocks that are read before they are needed, and the most that are read at once."""
@@ -210,14 +209,5 @@ def _scaling(log: StreamedLog, config: Config) -> Scaling:
     mean, std = np.zeros(size, np.float32), np.ones(size, np.float32)
     if config.standardise_states:
         mean, std = survey.mean.astype(np.float32), (survey.std + 1e-3).astype(np.float32)
-    shift, scale = 0.0, 1.0
-    if config.reward_scale == "unit":
-        shift, span = survey.rewards[0], survey.rewards[1] - survey.rewards[0]
-        scale = 1.0 / span if span > 0 else 1.0
-    elif config.reward_scale == "return-range":
-        span = float(np.ptp(survey.returns))
-        scale = 1000.0 / span if span > 0 else 1.0
-    elif config.reward_scale != "none":
-        raise UserError(f"reward_scale {config.reward_scale!r}: expected none, unit or return-range")
-    low, high = log.action_bounds
-    return Scaling(mean, std, low, high, shift, scale)
+    least, largest = survey.rewards
+    return Scaling(mean, std, *log.action_bounds, *reward_units(config, least, largest - least, survey.returns))

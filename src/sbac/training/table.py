@@ -47,18 +47,10 @@ class Scaling(NamedTuple):
         if config.standardise_states:
             exact_mean, exact_std = moments(data.observations, chosen)
             mean, std = exact_mean.astype(np.float32), (exact_std + 1e-3).astype(np.float32)
-        shift, scale = 0.0, 1.0
-        if config.reward_scale == "unit":
-            rewards = data.rewards if chosen is None else data.rewards[chosen]
-            shift, span = float(rewards.min()), float(np.ptp(rewards))
-            scale = 1.0 / span if span > 0 else 1.0
-        elif config.reward_scale == "return-range":
-            returns = data.returns if chosen is None else data.returns[chosen[data.episodes[:, 0]]]
-            span = float(np.ptp(returns))
-            scale = 1000.0 / span if span > 0 else 1.0
-        elif config.reward_scale != "none":
-            raise UserError(f"reward_scale {config.reward_scale!r}: expected none, unit or return-range")
-        return cls(mean, std, data.action_low, data.action_high, shift, scale)
+        rewards = data.rewards if chosen is None else data.rewards[chosen]
+        returns = data.returns if chosen is None else data.returns[chosen[data.episodes[:, 0]]]
+        units = reward_units(config, float(rewards.min()), float(np.ptp(rewards)), returns)
+        return cls(mean, std, data.action_low, data.action_high, *units)
 
     def states(self, observations: np.ndarray) -> np.ndarray:
         return (observations - self.observation_mean) / self.observation_std
@@ -74,6 +66,14 @@ class Scaling(NamedTuple):
         """The arrays that a policy needs."""
         names = ("observation_mean", "observation_std", "action_low", "action_high")
         return {f"scale/{n}": np.asarray(getattr(self, n), np.float32) for n in names}
+
+
+def reward_units(config: Config, least: float, span: float, returns: np.ndarray) -> tuple[float, float]:
+    """What is taken from a reward, and what the rest is multiplied by; `span`: from the least reward to the largest."""
+    if config.reward_scale == "unit":
+        return least, 1.0 / span if span > 0 else 1.0
+    width = float(np.ptp(returns))
+    return 0.0, 1000.0 / width if config.reward_scale == "return-range" and width > 0 else 1.0
 
 
 class Extent(NamedTuple):

@@ -1,4 +1,4 @@
-"""`sbac.train`: from a log of decisions to policies, in one launch."""
+"""`sbac.train`: from a log of decisions to policies, in one run."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,8 +10,8 @@ from sbac.environments.opening import EnvSource
 from sbac.errors import UserError, listed, path_of, positive
 from sbac.runs import Run, WarmStart
 from sbac.training.folder import Folder, train_into
-from sbac.training.launch import Launch
-from sbac.training.loop import train_launches
+from sbac.training.loop import train_runs
+from sbac.training.open_run import OpenRun
 from sbac.training.request import Evaluating, Grid, OfflineRequest
 
 
@@ -87,8 +87,8 @@ def train(
             warm_start=None if warm_start is None else WarmStart(str(path_of("warm_start", warm_start)), phases),
             command=command,
         )
-        launch = Launch.open(request, listening)
-        (run,) = train_launches([launch], workers=workers, checkpoint_seconds=checkpoint_seconds, progress=progress)
+        open_run = OpenRun.open(request, listening)
+        (run,) = train_runs([open_run], workers=workers, checkpoint_seconds=checkpoint_seconds, progress=progress)
         return run
 
     return train_into(out, callbacks, training)

@@ -18,7 +18,7 @@ from sbac.training.engine import Program
 from sbac.training.evaluations import snapshot_name
 from sbac.training.grid import Member
 from sbac.training.health import Moment
-from sbac.training.launch import Group
+from sbac.training.open_run import Group
 from sbac.training.table import Scaling
 
 
@@ -47,7 +47,7 @@ class Writer:
 
     def __init__(self, group: Group, slot: Slot, scaling: Scaling) -> None:
         self._group, self._slot, self._scaling = group, slot, scaling
-        self._request, self._folder = group.launch.request, group.launch.folder
+        self._request, self._folder = group.open_run.request, group.open_run.folder
         self.phases = self._request.method.phases
         self._failed = dict(group.checkpoint.failed)
 
@@ -55,7 +55,7 @@ class Writer:
         """Appends to metrics.jsonl; writes the evaluations that are finished."""
         columns = {name: column[self._slot.rows(phase)] for name, column in metrics.items()}
         rows = append_metrics(self._folder, self._places(phase, step), columns)
-        self._group.launch.callbacks.on_metrics(rows)
+        self._group.open_run.callbacks.on_metrics(rows)
         if self._group.evaluations is not None:
             self._group.evaluations.collect()
 
@@ -73,7 +73,7 @@ class Writer:
                 rows = self._slot.rows(number)
                 arrays[phase.name] = {leaf: value[rows] for leaf, value in states[phase.name].items()}
         write_state(self._group.checkpoint.path, at, arrays, self._failed)
-        self._group.launch.opened.begun()
+        self._group.open_run.opened.begun()
 
     def fail(self, run: Member, phase: int, step: int, kept: Moment) -> None:
         """Notes that one of the group's runs has failed. It keeps its policy of an earlier moment, now on the host."""

@@ -74,8 +74,8 @@ def small_cells(logs: Sequence[str], algorithm: str = "bc", **changes: Any) -> l
     return plan(logs, [algorithm], **{**options, "grids": {algorithm: SMALL}, **changes})
 
 
-def make_bench(cells: Sequence[Cell], results: Path, any_code: bool = False, **options: Any) -> Bench:
-    finder = CellFinder(results, PROTOCOL, any_code)
+def make_bench(cells: Sequence[Cell], results: Path, **options: Any) -> Bench:
+    finder = CellFinder(results, PROTOCOL)
     return Bench(cells, finder, **{"workers": 1, "say": lambda line: None, **options})
 
 

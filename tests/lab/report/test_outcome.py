@@ -1,6 +1,5 @@
 """What a run says at its end and on its page: the log, the clone, the policies, and a verdict."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +9,13 @@ import pytest
 import sbac
 from sbac.errors import UserError
 from sbac.files import write_json
-from sbac.lab.report.page import build_page
+from sbac.lab.naming import collect
 from sbac.policy import Policy
 from sbac.records import as_json
 from sbac.report.compare import compare
-from sbac.report.page import run_page
+from sbac.report.page import run_page, runs_page
 from sbac.report.summary import outcome
 from sbac.results.describe import describe
-from sbac.results.measured import MeasuredRun
 from sbac.runs import DataRecord, Episodes, EvaluationRow, LogReturns, MetricRow, Place, Run, RunRecord, Watch
 from sbac.trust.choice import CHOICE_FORMAT, CandidateRecord, ChoiceRecord, LogRecord, read_choice
 from tests.exporting.policies import make_policy
@@ -81,22 +79,21 @@ def test_without_an_environment_the_log_is_said() -> None:
     assert "not evaluated" in text and "mean return 9.0, best tenth 21.0" in text
 
 
-@pytest.mark.parametrize("page_of", [run_page, lambda record: build_page([record])])
-def test_the_page_of_a_run_says_what_came_out(page_of: Callable[[MeasuredRun], str]) -> None:
-    page = page_of(describe(made_run()))
+def test_the_page_of_a_run_says_what_came_out() -> None:
+    page = run_page(describe(made_run()))
     assert "2 of 3 seeds above the clone" in page and "18.0 [2.5, 33.5]" in page and "11.0 [8.5, 13.5]" in page
     assert ">the clone</text>" in page and ">the log</text>" in page  # the learning curve's dashed lines
 
 
-@pytest.mark.parametrize("page_of", [run_page, lambda record: build_page([record])])
-def test_the_page_of_a_run_without_an_environment_has_losses(page_of: Callable[[MeasuredRun], str]) -> None:
-    page = page_of(describe(made_run(environment=None)))
+def test_the_page_of_a_run_without_an_environment_has_losses() -> None:
+    page = run_page(describe(made_run(environment=None)))
     assert "policy_loss 0.25" in page and "the log is not here" in page and "entropy 1" not in page
 
 
 def test_methods_of_different_presets_stand_in_one_view() -> None:
     other = made_run("td3-bc", "paper", steps=(300,), policies=(8.0, 9.0, 10.0))
-    page = build_page([describe(made_run()), describe(other)])
+    records = [describe(made_run()), describe(other)]
+    page = runs_page(records, collect(records), "both")
     assert page.count("Every setting (each with its own steps)") >= 1 and "Every setting (300" not in page
     text = compare(made_run(), other, ("runs/a", "runs/b"))
     row = next(line for line in text.splitlines() if line.startswith("sbac alpha=2 / td3-bc alpha=2"))

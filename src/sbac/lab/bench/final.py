@@ -7,7 +7,7 @@ from pathlib import Path
 from sbac.errors import UserError
 from sbac.evaluation.evaluate_run import PolicyEpisodes
 from sbac.evaluation.worker import Pool
-from sbac.lab.cells import CellRecord, FinalRow, folder_of, path_of, read_cells, write_cell
+from sbac.lab.cells import CellRecord, FinalRow, folder_of, path_of, write_cell
 from sbac.lab.protocol import Protocol
 from sbac.text import significant
 
@@ -60,25 +60,3 @@ def finish(
 def _discounted(row: PolicyEpisodes) -> list[float | None] | None:
     found = row.episodes.discounted_returns
     return None if found is None or row.failed is not None else [*significant(found, 6)]
-
-
-def evaluate_trained(
-    results: Path, protocol: Protocol, workers: int | None = None, environment: str | None = None
-) -> int:
-    """Plays the final episodes of every cell of a results folder that lacks them and whose policies are here.
-
-    `environment`: one that may be opened although a cell names it.
-    """
-    finished = 0
-    with Pool(workers) as pool:
-        for cell in read_cells(results):
-            folder, name = folder_of(results, cell), f"{cell.data.name} {cell.algorithm}"
-            if is_final(cell, protocol):
-                continue
-            if not (folder / "policies").is_dir():
-                say_at_once(f"{name}: its policies are not in {folder}")
-                continue
-            finish(cell, results, protocol, pool, environment)
-            say_at_once(f"{name}: {protocol.final_episodes} episodes of each of {len(cell.runs)} policies played")
-            finished += 1
-    return finished

@@ -6,10 +6,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sbac.config import fields_of
 from sbac.errors import UserError
 from sbac.lab.bench.code import code_version
-from sbac.lab.bench.plan import Cell, plain_json
+from sbac.lab.bench.plan import Cell
 from sbac.lab.cells import CellRecord, cell_path, read_cell, run_folder
 from sbac.lab.protocol import Protocol
 
@@ -72,8 +71,6 @@ class CellFinder:
 
     results: Path
     protocol: Protocol
-    any_code: bool = False
-    """Whether cells that another version of the code has finished count as done."""
     read: "Callable[[str], tuple[Dataset, str]]" = field(default_factory=lambda: lru_cache(1)(load_with_identity))
     """The data of a name, and its identity. Cells come task by task, so the data last read is kept."""
 
@@ -94,19 +91,5 @@ class CellFinder:
         return data
 
     def record(self, at: PlacedCell) -> CellRecord | None:
-        """The record of a cell whose training is over; with `any_code`, also one that other code has made."""
-        if at.file.exists():
-            return read_cell(at.file)
-        return self._by_other_code(at) if self.any_code else None
-
-    def _by_other_code(self, at: PlacedCell) -> CellRecord | None:
-        wanted = [plain_json(run.record()) for run in at.runs]
-        fields = fields_of(type(at.runs[0].config))
-        # Options that the other version did not have yet stood where they stand by default.
-        defaults = plain_json({name: option.default for name, option in fields.items() if name in wanted[0]})
-        for file in sorted(at.file.parent.glob("*.json"), reverse=True):
-            record = read_cell(file)
-            configs = [{**defaults, **record.config, "seed": run.seed, **run.setting} for run in record.runs]
-            if (record.data.identity, record.algorithm, configs) == (at.identity, at.cell.algorithm, wanted):
-                return record
-        return None
+        """The record of a cell whose training is over."""
+        return read_cell(at.file) if at.file.exists() else None

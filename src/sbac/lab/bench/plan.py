@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sbac.errors import UserError, unknown
 from sbac.lab.protocol import Protocol
-from sbac.records import Json, Setting, Settings
+from sbac.records import Setting, Settings
 
 if TYPE_CHECKING:
     from sbac.training.grid import Member
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """A method on a dataset. `settings` may hold lists: their grid and the seeds train in one launch."""
+    """A method on a dataset. `settings` may hold lists: their grid and the seeds train in one run."""
 
     data: str
     """What it learns from; for a method that learns in an environment, that environment."""
@@ -50,7 +50,7 @@ class Cell:
         return find(self.algorithm).online
 
     def runs(self, task: str | None) -> "list[Member]":
-        """The launch's runs, with every option resolved."""
+        """The policies to be trained, with every option resolved."""
         from sbac.algorithms import find
         from sbac.training.grid import members
 
@@ -124,11 +124,6 @@ def _check_runs(cells: Iterable[Cell]) -> None:
                     f"{first.method} and {cell.method} are the same here: with equal phases and settings they would "
                     "train the same policies twice; name one of them"
                 )
-
-
-def plain_json(value: Mapping[str, object]) -> dict[str, Json]:
-    """Settings as they are read back from a file: lists in place of tuples."""
-    return json.loads(json.dumps(dict(value)))
 
 
 def _online_place(task: str, environment: str | None) -> tuple[str, str]:

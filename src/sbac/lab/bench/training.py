@@ -79,13 +79,13 @@ class ThisMachine:
 
 def _train_offline(group: CellGroup, data: "Sequence[Dataset | None]", bench: Bench) -> "list[Run]":
     from sbac.training.folder import Folder
-    from sbac.training.launch import Launch
-    from sbac.training.loop import train_launches
+    from sbac.training.loop import train_runs
+    from sbac.training.open_run import OpenRun
     from sbac.training.request import Evaluating, Grid, OfflineRequest
 
     protocol = bench.finder.protocol
     with ExitStack() as stack:
-        launches: list[Launch] = []
+        open_runs: list[OpenRun] = []
         for at, log in zip(group, data, strict=True):
             cell, schedule = at.cell, protocol.schedule(at.steps[-1])
             if log is None or (at.task is None and cell.environment is None):
@@ -97,9 +97,9 @@ def _train_offline(group: CellGroup, data: "Sequence[Dataset | None]", bench: Be
                 grid=Grid(cell.seeds, cell.preset, cell.length, cell.settings),
                 evaluating=Evaluating(True, cell.environment, protocol.episodes, protocol.seed, None, schedule),
             )
-            launches.append(Launch.open(request))
-            stack.callback(launches[-1].opened.close)
-        return train_launches(launches, workers=bench.workers)
+            open_runs.append(OpenRun.open(request))
+            stack.callback(open_runs[-1].opened.close)
+        return train_runs(open_runs, workers=bench.workers)
 
 
 def _train_online(at: PlacedCell, bench: Bench) -> "Run":

@@ -9,15 +9,13 @@ from sbac.errors import UserError
 from sbac.lab.cells import CellRecord
 from sbac.lab.commands import bench_commands
 from sbac.lab.naming import collect
-from sbac.lab.paper import NOTES, W_NOTE, paper_score, what_w_changes
+from sbac.lab.paper import NOTES, paper_score
 from sbac.lab.representing import ONE
 from sbac.lab.tables import Block, ScoreTable, expected_scores, score_tables
 from sbac.records import as_json, is_list, is_object, parse
 from sbac.results.measured import MeasuredRun
-from sbac.results.outcome import difference
 from sbac.results.series import Series
 from sbac.results.stability import DEFINITION
-from sbac.results.statistics import Interval
 from sbac.text import (
     counted_policies,
     markdown_table,
@@ -45,7 +43,6 @@ def results_markdown(records: Sequence[MeasuredRun], developed_on: Sequence[Meas
         return "No cell has been measured yet."
     parts = [part for table in tables for part in (*_scores(table), *_overall(table), *_stability(table))]
     parts += _expected(series, tables)
-    parts += _what_w_changes(series)
     unfinished = sorted({f"{s.data} {s.method}" for s in series if not s.is_final})
     if unfinished:
         parts.append(f"Trained, and not yet measured with their final episodes: {', '.join(unfinished)}.")
@@ -209,21 +206,6 @@ def _duels(table: ScoreTable, suite: str) -> list[str]:
         markdown_table(["method", "tasks", f"mean of {first}", "of the method", f"P({first} better)"], rows),
         f"P({first} better): how likely a run of {first} scores more than a run of the method, on one of the tasks.",
     ]
-
-
-def _what_w_changes(series: Sequence[Series]) -> list[str]:
-    parts: list[str] = []
-    for length, found in what_w_changes(series).items():
-        settings = next(iter(found.values()))
-        rows = [[data, *map(_difference, row.values())] for data, row in found.items()]
-        parts += [f"## What w changes: {length}", markdown_table(["dataset", *settings], rows), W_NOTE]
-    return parts
-
-
-def _difference(found: Interval | None) -> str:
-    if found is None:
-        return ""
-    return f"**{difference(found)}**" if found.excludes_zero else difference(found)
 
 
 def _stability(table: ScoreTable) -> list[str]:

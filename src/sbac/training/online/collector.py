@@ -7,7 +7,6 @@ instance, with the policy whose arrays it carries, or with uniform actions where
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,20 +15,17 @@ from sbac.files import Arrays
 from sbac.policy import Floats
 from sbac.workers import Message, Progress, WorkerPool, serve
 
-if TYPE_CHECKING:
-    from sbac.training.online.learner import OnlineRun
-
 
 class Collectors(WorkerPool[Floats]):
     """A worker for every run, which keeps its environments between rounds."""
 
-    def __init__(self, runs: "Sequence[OnlineRun]", instances: int, steps: int, generation: int = 0) -> None:
-        """`steps` of every run make a round. Another `generation` gives the environments other seeds."""
-        super().__init__("sbac.training.online.collector", len(runs), read=_rows, pinned=True)
+    def __init__(self, environment: str, seeds: Sequence[int], instances: int, steps: int) -> None:
+        """`steps` of every run make a round."""
+        super().__init__("sbac.training.online.collector", len(seeds), read=_rows, pinned=True)
         self._each = steps // instances
         self._opened = [
-            self.ask(Message(vars(Opening(run.environment, instances, (run.seed, i, generation)))), worker=i)
-            for i, run in enumerate(runs)
+            self.ask(Message(vars(Opening(environment, instances, (seed, i, 0)))), worker=i)
+            for i, seed in enumerate(seeds)
         ]
         self._rounds: list[Future[Floats]] = []
 

@@ -30,11 +30,11 @@ from sbac.training.folder import Folder, open_folder, train_into
 from sbac.training.grid import Member, groups
 from sbac.training.loop import use_compilation_cache
 from sbac.training.online.collector import Collectors
-from sbac.training.online.learner import Learner, OnlineRun, Schedule, exploring, pack, run_arrays
+from sbac.training.online.learner import Learner, Sizes, exploring
 from sbac.training.online.request import OnlineRequest
 from sbac.training.request import Evaluating, Grid
 from sbac.training.table import Scaling
-from sbac.training.writer import append_metrics, policy_config
+from sbac.training.writer import actor_arrays, append_metrics, policy_config
 
 LOGS = 50
 
@@ -63,8 +63,7 @@ def rounds(learner: Learner, collectors: Collectors, start_steps: int, total_ste
     good = _moment(learner.step, learner.actor, {}, learner)
     ask(good)
     while learner.step < total_steps:
-        rows = zip(collectors.finish_round(), runs, strict=True)
-        fresh = np.stack([pack(raw, run, learner.sizes) for raw, run in rows])
+        fresh = np.stack(collectors.finish_round())
         step, actor, metrics = learner.step, learner.actor, learner.metrics
         learner.add(fresh, train=learner.step >= start_steps)
         moment = _moment(step, actor, metrics, learner)
@@ -79,7 +78,7 @@ def rounds(learner: Learner, collectors: Collectors, start_steps: int, total_ste
 
 def _moment(step: int, actor: Actor, metrics: Mapping[str, Array], learner: Learner) -> RoundEnd:
     actor = jax.device_get(actor)
-    policies = [run_arrays(actor, i, run, learner.sizes) for i, run in enumerate(learner.runs)]
+    policies = [actor_arrays(actor, row) for row in range(len(learner.runs))]
     return RoundEnd(step, policies, {name: np.asarray(column) for name, column in metrics.items()})
 
 
@@ -182,12 +181,9 @@ class OnlineTraining:
         self._folder = request.folder.path
         self._phase = request.method.phases[0].name
         self._total, length = runs[0].config.steps[0], request.round_steps
-        spaces = request.spaces
-        self._learners = [
-            OnlineRun(spaces.environment, spaces.observations, spaces.actions, run.seed, run.config) for run in runs
-        ]
+        sizes = Sizes(request.spaces.observations, request.spaces.actions)
         capacity = min(1_000_000, math.ceil(self._total / length) * length)
-        self._learner = Learner(request.method, self._learners, Schedule(request.instances, length, capacity))
+        self._learner = Learner(request.method, runs, sizes, length, capacity)
         self._good: dict[str, tuple[int, Mapping[str, Floats]]] = {}
         self._failed: dict[str, Policy] = {}
 
@@ -200,7 +196,8 @@ class OnlineTraining:
             if watch.environment is not None:
                 pool = stack.enter_context(Pool(workers, len(self._runs)))
                 evaluations = Evaluations(self._folder, request.record, watch.environment, pool, self._callbacks)
-            collectors = stack.enter_context(Collectors(self._learners, request.instances, request.round_steps))
+            where, seeds = request.spaces.environment, [run.seed for run in self._runs]
+            collectors = stack.enter_context(Collectors(where, seeds, request.instances, request.round_steps))
             bar = stack.enter_context(Progress(progress))
             bar.begin(f"{self._phase} ({len(self._runs)} runs)" if len(self._runs) > 1 else self._phase, total)
             before = 0

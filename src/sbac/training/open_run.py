@@ -1,4 +1,4 @@
-"""A launch: a request whose folder is open, and the groups of runs that are left to train in it.
+"""A run whose folder is open, and the groups of policies that are left to train in it.
 
 What is on disk at any moment can be resumed: a group's state file is replaced atomically and says how far it is. Rows
 and snapshots beyond it are cut when the run is taken up again.
@@ -22,7 +22,7 @@ from sbac.training.request import OfflineRequest
 
 
 @dataclass(frozen=True, eq=False)
-class Launch:
+class OpenRun:
     """What is asked for, and the folder it is written to."""
 
     request: OfflineRequest
@@ -30,9 +30,9 @@ class Launch:
     callbacks: Callback = NO_CALLBACKS
 
     @staticmethod
-    def open(request: OfflineRequest, callbacks: Callback = NO_CALLBACKS) -> "Launch":
+    def open(request: OfflineRequest, callbacks: Callback = NO_CALLBACKS) -> "OpenRun":
         """Makes the request's folder ready, or refuses it."""
-        return Launch(request, open_folder(request.folder, request.record), callbacks)
+        return OpenRun(request, open_folder(request.folder, request.record), callbacks)
 
     @property
     def folder(self) -> Path:
@@ -60,12 +60,12 @@ class Lead:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """The runs of a launch that share a program, perhaps with groups of other launches.
+    """The policies of a run that share a program, perhaps with groups of other runs.
 
     They differ only in config fields that have one value per run.
     """
 
-    launch: Launch
+    open_run: OpenRun
     number: int
     runs: Sequence[Member]
     checkpoint: Checkpoint
@@ -77,25 +77,25 @@ class Group:
     @property
     def warm_networks(self) -> WarmNetworks | None:
         """The networks that the group starts from, where it starts from another run's."""
-        start = self.launch.request.warm_start
+        start = self.open_run.request.warm_start
         return None if start is None else WarmNetworks(Path(start.run), self.number, start.phases or ())
 
     @property
     def is_done(self) -> bool:
         """Whether all steps are done and every policy has its file."""
-        trained = self.checkpoint.at.phase == len(self.launch.request.method.phases)
-        return trained and all(policy_file(self.launch.folder, run.label).exists() for run in self.runs)
+        trained = self.checkpoint.at.phase == len(self.open_run.request.method.phases)
+        return trained and all(policy_file(self.open_run.folder, run.label).exists() for run in self.runs)
 
     def evaluation_steps(self, phase: int) -> list[int]:
-        return evaluation_steps(self.launch.request.record.evaluation, self.runs[0].config.steps, phase)
+        return evaluation_steps(self.open_run.request.record.evaluation, self.runs[0].config.steps, phase)
 
 
-def take_up(launch: Launch, pool: Pool | None) -> tuple[list[Group], Evaluations | None]:
+def take_up(open_run: OpenRun, pool: Pool | None) -> tuple[list[Group], Evaluations | None]:
     """All groups, those that are done too, and the evaluations, of which those that were under way begin again.
 
     Rows beyond the checkpoints are cut. `pool` plays in environments that have a name.
     """
-    request, folder = launch.request, launch.folder
+    request, folder = open_run.request, open_run.folder
     members = [[request.runs[i] for i in indices] for indices in groups(request.runs)]
     checkpoints = [
         Checkpoint.find(state_path(folder, number), len(request.method.phases)) for number in range(len(members))
@@ -107,29 +107,31 @@ def take_up(launch: Launch, pool: Pool | None) -> tuple[list[Group], Evaluations
     def is_reached(place: Place, where: str) -> bool:
         if place.group not in range(len(checkpoints)):
             raise UserError(f"{where}: group {place.group}; expected one below {len(checkpoints)}")
-        return Position(launch.phase_number(place, where), place.step) <= checkpoints[place.group].at
+        return Position(open_run.phase_number(place, where), place.step) <= checkpoints[place.group].at
 
     for name in ("metrics.jsonl", "evaluations.jsonl"):
         cut_rows(folder / name, request.record, is_reached)
     evaluations = None
     if request.watched_in is not None:
-        evaluations = Evaluations(folder, request.record, request.watched_in, pool, launch.callbacks)
+        evaluations = Evaluations(folder, request.record, request.watched_in, pool, open_run.callbacks)
     left = [
-        Group(launch, number, runs, checkpoint, evaluations)
+        Group(open_run, number, runs, checkpoint, evaluations)
         for number, (runs, checkpoint) in enumerate(zip(members, checkpoints, strict=True))
     ]
     if evaluations is not None:
-        resubmit(launch, evaluations, reached_snapshots(left))
+        resubmit(open_run, evaluations, reached_snapshots(left))
     return left, evaluations
 
 
-def resubmit(launch: Launch, evaluations: Evaluations, reached: set[str]) -> None:
+def resubmit(open_run: OpenRun, evaluations: Evaluations, reached: set[str]) -> None:
     """Restarts the evaluations of the snapshots that have no rows yet, or, after a kill, not all of them."""
-    path = launch.folder / "evaluations.jsonl"
-    written, wanted = written_snapshots(launch), evaluations.pending(reached)
+    path = open_run.folder / "evaluations.jsonl"
+    written, wanted = written_snapshots(open_run), evaluations.pending(reached)
     unfinished = {name for name, rows in wanted.items() if written[name] < rows}
     if any(written[name] for name in unfinished):
-        cut_rows(path, launch.request.record, lambda place, where: launch.snapshot_of(place, where) not in unfinished)
+        cut_rows(
+            path, open_run.request.record, lambda place, where: open_run.snapshot_of(place, where) not in unfinished
+        )
     evaluations.resubmit(unfinished)
 
 
@@ -144,13 +146,13 @@ def reached_snapshots(all_groups: Sequence[Group]) -> set[str]:
     return {
         snapshot_name(group.number, index, phase.name, step)
         for group in all_groups
-        for index, phase in enumerate(group.launch.request.method.phases)
+        for index, phase in enumerate(group.open_run.request.method.phases)
         for step in group.evaluation_steps(index)
         if Position(index, step) <= group.checkpoint.at
     }
 
 
-def written_snapshots(launch: Launch) -> Counter[str]:
+def written_snapshots(open_run: OpenRun) -> Counter[str]:
     """How many rows of each snapshot are in evaluations.jsonl."""
-    rows = placed_rows(launch.folder / "evaluations.jsonl", launch.request.record)
-    return Counter(launch.snapshot_of(place, where) for place, _, where in rows)
+    rows = placed_rows(open_run.folder / "evaluations.jsonl", open_run.request.record)
+    return Counter(open_run.snapshot_of(place, where) for place, _, where in rows)
