@@ -76,6 +76,12 @@ class Prediction:
         """The error on two rows, as a share of that on one; 1 where one row leaves hardly anything open."""
         return np.where(self.one > UNTOLD * self.change, np.sqrt(self.two / self.one), 1.0)
 
+    @property
+    def tells_nothing(self) -> bool:
+        """Whether neither one row nor two tell anything of the next."""
+        unrelated = self.within.any() and (self.one >= UNRELATED * self.within).all()
+        return bool(unrelated and self.of_two.min() >= HALF_AS_WRONG)
+
 
 class View:
     """A log, and what several rules ask about it."""
@@ -276,9 +282,8 @@ def out_of_order(view: View) -> Iterator[str]:
             return
     if back := [name for name, in_order in view.clocks.items() if not in_order]:
         yield f"{back[0]} counts time, but goes back inside episodes: rows are out of order; {sort}"
-    elif (told := view.prediction) is not None and told.of_two.min() >= HALF_AS_WRONG and told.within.any():
-        if (told.one >= UNRELATED * told.within).all():
-            yield f"no row tells anything of the next one: rows may be out of order; {sort}"
+    elif view.prediction is not None and view.prediction.tells_nothing:
+        yield f"no row tells anything of the next one: rows may be out of order; {sort}"
 
 
 # --- Actions and rewards ------------------------------------------------------------------------------------------
