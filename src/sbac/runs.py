@@ -126,6 +126,8 @@ class RunRecord:
     command: list[str] | None = None
     paths: list[str] | None = None
     """Where the log was found: the name or path as it was given, and the absolute path."""
+    reading: Mapping[str, Json] | None = None
+    """What was said of the log when it was read, as `LogOptions`."""
     columns: Mapping[str, Sequence[str]] | None = None
     notes: list[str] | None = None
     """What was done to the log when it was read."""

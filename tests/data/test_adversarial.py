@@ -27,6 +27,7 @@ from tests.data.test_formats import WRITERS, write_csv, write_hdf5, write_minari
 from tests.data.test_real_files import REAL
 
 MEGABYTE = 2**20
+NEEDED = ("observations", "actions", "rewards")
 
 
 def refused(source, message=".", megabytes=40, seconds=10.0):
@@ -156,25 +157,27 @@ def npy_bytes(shape, body=b"", dtype="<f4"):
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 @pytest.mark.parametrize("shape", [(10**8, 11), (10**18, 10**18), (-5, 11)])
 def test_npy_header_that_claims_too_much(method, shape, plain, tmp_path):
-    with zipfile.ZipFile(tmp_path / "log.npz", "w", method) as archive:
-        archive.writestr("observations.npy", npy_bytes(shape, bytes(1000)))
-    refused(tmp_path / "log.npz", "the header claims|not a readable")
     (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "observations.npy").write_bytes(npy_bytes(shape, bytes(1000)))
-    refused(tmp_path / "folder", "the header claims|not a readable")
+    with zipfile.ZipFile(tmp_path / "log.npz", "w", method) as archive:
+        for name in NEEDED:
+            archive.writestr(f"{name}.npy", npy_bytes(shape, bytes(1000)))
+            (tmp_path / "folder" / f"{name}.npy").write_bytes(npy_bytes(shape, bytes(1000)))
+    for source in ("log.npz", "folder"):
+        refused(tmp_path / source, "the header claims|not a readable")
 
 
 def test_npy_header_of_endless_length(tmp_path):
-    (tmp_path / "folder").mkdir()
-    path = tmp_path / "folder" / "rewards.npy"
-    path.write_bytes(b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**32 - 1) + b"{" * 10_000)
-    refused(tmp_path / "folder", "not a readable npy file")
-    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", 9000) + b"(" * 9000)
-    refused(tmp_path / "folder", "not a readable npy file")
+    endless = b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**32 - 1) + b"{" * 10_000
+    deep = b"\x93NUMPY\x01\x00" + struct.pack("<H", 9000) + b"(" * 9000
+    for content in (endless, deep):
+        for name in NEEDED:
+            (tmp_path / f"{name}.npy").write_bytes(content)
+        refused(tmp_path, "not a readable")
 
 
 def test_zip_bomb(tmp_path):
-    archive = zipfile.ZipFile(tmp_path / "log.npz", "w", zipfile.ZIP_DEFLATED)
+    path = write_npz(tmp_path, {"actions": np.zeros((1, 1)), "rewards": np.zeros(1)})
+    archive = zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED)
     with archive, archive.open("observations.npy", "w", force_zip64=True) as member:
         member.write(npy_bytes((10**8, 1)))
         for _ in range(100):
@@ -188,6 +191,7 @@ def test_hdf5_shape_without_data(chunks, tmp_path):
     with h5py.File(tmp_path / "log.hdf5", "w") as file:
         file.create_dataset("observations", (10**8, 11), "f4", chunks=chunks)
         file.create_dataset("actions", (10**8, 3), "f4", chunks=chunks and (1000, 3))
+        file.create_dataset("rewards", (10**8,), "f4")
     refused(tmp_path / "log.hdf5", "claims .* refusing to expand")
 
 
@@ -206,16 +210,17 @@ def low_limit(monkeypatch):
 
 
 def test_parquet_that_repeats_one_value(low_limit, tmp_path):
+    names = [*(f"observations_{i}" for i in range(8)), "actions", "rewards"]
     zeros = pa.array(np.zeros(1_000_000, np.int8))
-    parquet.write_table(pa.table([zeros] * 10, [f"observations_{i}" for i in range(10)]), tmp_path / "log.parquet")
+    parquet.write_table(pa.table([zeros] * 10, names), tmp_path / "log.parquet")
     assert (tmp_path / "log.parquet").stat().st_size < 0.05 * MEGABYTE
-    refused(tmp_path / "log.parquet", "claims 40,000,000 bytes")
+    refused(tmp_path / "log.parquet", "claims 44,000,000 bytes")  # vectors as float32, the reward as float64
 
 
 def test_parquet_of_long_lists(low_limit, tmp_path):
     lists = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(10_000_000)), 10)
-    parquet.write_table(pa.table({"observations": lists}), tmp_path / "log.parquet")
-    assert (tmp_path / "log.parquet").stat().st_size < 0.1 * MEGABYTE
+    parquet.write_table(pa.table(dict.fromkeys(NEEDED, lists)), tmp_path / "log.parquet")
+    assert (tmp_path / "log.parquet").stat().st_size < 0.3 * MEGABYTE
     read = pa.default_memory_pool().bytes_allocated()
     refused(tmp_path / "log.parquet", "claims .* refusing to expand")
     assert pa.default_memory_pool().bytes_allocated() - read < 40 * MEGABYTE
@@ -223,31 +228,33 @@ def test_parquet_of_long_lists(low_limit, tmp_path):
 
 def test_parquet_footer_tells_the_length_of_lists(low_limit, tmp_path):
     """A few kilobytes that hold rows of 12,000 zeros: refused by the footer, before a list is decoded."""
-    schema = pa.schema([("observations", pa.list_(pa.float32()))])
+    schema = pa.schema([(name, pa.list_(pa.float32())) for name in NEEDED])
     zeros = pa.ListArray.from_arrays(
         np.arange(0, 12_000 * 256 + 1, 12_000, dtype=np.int32), np.zeros(12_000 * 256, "f4")
     )
     with parquet.ParquetWriter(tmp_path / "log.parquet", schema, compression="zstd") as writer:
         for _ in range(4):
-            writer.write_table(pa.table({"observations": zeros}, schema))
-    assert (tmp_path / "log.parquet").stat().st_size < 0.01 * MEGABYTE
+            writer.write_table(pa.table(dict.fromkeys(NEEDED, zeros), schema))
+    assert (tmp_path / "log.parquet").stat().st_size < 0.03 * MEGABYTE
     pool = pa.default_memory_pool()
     before = pool.total_bytes_allocated()
-    refused(tmp_path / "log.parquet", "claims 49,152,000 bytes .*--max-bytes")
+    refused(tmp_path / "log.parquet", "claims 98,304,000 bytes .*--max-bytes")  # two vectors; no such reward
     assert pool.total_bytes_allocated() - before < MEGABYTE
 
 
 def test_small_types_count_by_what_they_become(low_limit, tmp_path):
-    with h5py.File(tmp_path / "log.hdf5", "w") as file:
+    small = {"actions": np.zeros((1, 1), np.int8), "rewards": np.zeros(1, np.int8)}  # 5 bytes in memory
+    with h5py.File(write_hdf5(tmp_path, small), "r+") as file:
         file.create_dataset("observations", (1_000_000, 2), "i1", chunks=(1000, 2))
-    refused(tmp_path / "log.hdf5", "claims 8,002,000 bytes")
-    np.savez_compressed(tmp_path / "log.npz", observations=np.zeros((1_000_000, 2), np.int8))
-    refused(tmp_path / "log.npz", "claims 8,000,000 bytes")
+    refused(tmp_path / "log.hdf5", "claims 8,002,005 bytes")
+    np.savez_compressed(tmp_path / "log.npz", **small, observations=np.zeros((1_000_000, 2), np.int8))
+    refused(tmp_path / "log.npz", "claims 8,000,005 bytes")
 
 
 def write_deflated(path, megabytes, times):
     """A chunk that is declared as 400 bytes and expands to megabytes."""
     with h5py.File(path, "w") as file:
+        file["actions"], file["rewards"] = np.zeros((50, 1)), np.zeros(50)
         plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         plist.set_chunk((50, 2))
         for _ in range(times):
@@ -415,11 +422,13 @@ def test_minari_episodes_of_all_sorts(log, tmp_path):
 
 def test_tables_of_all_sorts(tmp_path):
     path = tmp_path / "t.csv"
-    for content in (b"", b"\n\n\n", b"\xff\xfe\x00", b"rewards\n1\n2,3\n", b"rewards,rewards\n1,2\n", b"a;b\n1;2\n"):
+    path.write_bytes("obs_0,action,reward\n1,0.5,1\n".encode("utf-16"))
+    refused(path, "expected text in UTF-8")
+    for content in (b"", b"\n\n\n", b"rewards\n1\n2,3\n", b"rewards,rewards\n1,2\n", b"a;b\n1;2\n"):
         path.write_bytes(content)
         refused(path)
     path.write_text("rewards,terminals\n")
-    refused(path, "missing")
+    refused(path, "no observations and no actions; .* the file has rewards, terminals")
 
 
 # --- damage ---

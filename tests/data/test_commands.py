@@ -1,12 +1,15 @@
 """The options that every command that reads a log has."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import sbac
 from sbac.cli import main
+from sbac.errors import UserError
+from sbac.trust.contenders import own_log
 from tests.data.test_formats import write_minari
 
 CSV = """cos,sin,speed,torque,r,tripped,trial
@@ -36,7 +39,7 @@ def odd(tmp_path):
 def test_an_odd_csv_is_described_checked_and_converted(odd, tmp_path, capsys):
     assert main(["data", "info", odd]) == 2
     told = capsys.readouterr().err
-    assert "observations: missing" in told and "--columns observations=COLUMN" in told
+    assert "no observations and no actions and no rewards" in told and "--columns observations=COLUMN" in told
     assert main(["data", "info", odd, *COLUMNS]) == 2
     assert "--action-low" in capsys.readouterr().err
     assert main(["data", "info", odd, *COLUMNS, "--env", "Pendulum-v1"]) == 0
@@ -179,6 +182,14 @@ def test_what_was_done_to_a_log_stays_with_the_run(tmp_path, capsys, monkeypatch
         "missing: 1 value filled with the last one of the same episode",
     ]
     assert sbac.Run.load(folder).record.notes == notes
+    run, data = sbac.Run.load(folder), sbac.load(tmp_path / "log.csv", **options)
+    assert own_log(run, None).hash == data.hash  # read again as it was
+    said = run.record.reading or {}
+    run.record = replace(run.record, reading={**said, "environment": "module_of_a_stranger:Env-v0"})
+    assert own_log(run, None).hash == data.hash
+    run.record = replace(run.record, reading={"missing": "x"})
+    with pytest.raises(UserError, match="reading: missing is 'x'; expected one of refuse, hold, cut"):
+        own_log(run, None)
 
     def choose(*_):
         raise Reached
@@ -187,6 +198,13 @@ def test_what_was_done_to_a_log_stays_with_the_run(tmp_path, capsys, monkeypatch
     with pytest.raises(Reached):
         main(["select", str(folder)])
     assert capsys.readouterr().err == "".join(f"note: {note}\n" for note in notes)
+
+
+def test_a_name_with_a_comma_stands_in_quotation_marks(tmp_path, capsys):
+    (tmp_path / "log.csv").write_text('obs_0,"valve, %",reward\n1,0.5,1\n2,0.25,1\n')
+    assert main(["data", "check", str(tmp_path / "log.csv"), "--columns", "actions=valve, %"]) == 2
+    assert "no column 'valve'; the file has obs_0, reward, \"valve, %\"" in capsys.readouterr().out
+    assert main(["data", "check", str(tmp_path / "log.csv"), "--columns", 'actions="valve, %"']) == 0
 
 
 @pytest.mark.parametrize("words", [["--missing", "hold"], ["--missing", "cut"], ["--continuous"]])

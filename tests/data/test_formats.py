@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+import zipfile
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -346,7 +347,7 @@ def test_column_mapping(plain, tmp_path):
         load(tmp_path / "t.parquet", columns=mapping | {"rewards": "reward"})
     with pytest.raises(UserError, match="did you mean 'rewards'"):
         load(tmp_path / "t.parquet", columns=mapping | {"reward": "r"})
-    with pytest.raises(UserError, match="observations: missing"):
+    with pytest.raises(UserError, match="no observations and no actions"):
         load(tmp_path / "t.parquet")
 
 
@@ -406,6 +407,15 @@ def test_lines_of_a_csv_are_named(tmp_path):
 
 
 # --- a new format ---
+
+
+def test_an_archive_of_many_arrays_is_opened_a_few_times(tmp_path, monkeypatch):
+    opened = []
+    original = zipfile.ZipFile.__init__
+    monkeypatch.setattr(zipfile.ZipFile, "__init__", lambda *args, **options: opened.append(original(*args, **options)))
+    columns = {f"obs_{i}": np.zeros(3) for i in range(40)} | {"actions": np.zeros((3, 1)), "rewards": np.zeros(3)}
+    np.savez(tmp_path / "wide.npz", **columns)
+    assert load(tmp_path / "wide.npz").observations.shape == (3, 40) and len(opened) < 10
 
 
 def test_a_format_is_a_file_and_a_line(plain, tmp_path, monkeypatch):

@@ -50,6 +50,12 @@ def no_episodes(log):
     return log | {"terminals": np.zeros(ROWS, bool), "timeouts": np.zeros(ROWS, bool)}
 
 
+def two_devices(log):
+    """Their rows in turns, as one episode."""
+    order = np.column_stack([np.arange(600), np.arange(1300, 1900)]).ravel()
+    return {name: log[name][order] * (log[name].dtype != bool) for name in log}
+
+
 def a_valve_that_stays(log):
     log["actions"][np.arange(ROWS) % 50 > 0] = 0.25
     return log
@@ -210,7 +216,10 @@ FAULTS: dict[str, list[tuple[Callable, str]]] = {
         ),
     ],
     "counts time": [(a_clock, "o2 counts time: leave it out"), (a_clock_of_the_day, "o2 counts time: leave it out")],
-    "memory": [(only_every_other_column_of_the_state, "two rows tell the next o0 with . % of one row's error: ")],
+    "memory": [
+        (only_every_other_column_of_the_state, "two rows tell the next o0 with . % of one row's error: "),
+        (two_devices, "two rows tell the next o[01] with [0-9]+ % of one row's error: .*name the devices"),
+    ],
     "size of rewards": [
         (millions, r"rewards are about 2e\+06: .*--columns rewards=1e-06\*COLUMN"),
         (millionths, r"rewards are about 2e-06: .*--columns rewards=1e\+06\*COLUMN"),

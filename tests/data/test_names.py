@@ -124,6 +124,13 @@ def test_names_show_in_what_is_said(ward, capsys):
 def test_a_frame_is_a_log(ward):
     data = load(frame(), columns=COLUMNS)
     assert data.hash == load(ward, columns=COLUMNS).hash and data.columns == NAMED
+    days = np.array(["2024-01-02", "2024-01-01", "2024-01-03"], "datetime64[D]")
+    table = Frame({"obs_0": [2.0, 1.0, 3.0], "action": [0.2, 0.1, 0.3], "reward": [1.0, 1, 1], "day": days})
+    assert load(table, columns={"time": "day"}).observations.ravel().tolist() == [1, 2, 3]
+    assert len(load(table, columns={"episode": "day"}).episodes) == 3
+    words = Frame({"obs_0": [2.0, 1.0], "action": [0.2, 0.1], "reward": [1.0, 1], "day": ["b", "a"]})
+    with pytest.raises(UserError, match="time: expected numbers or dates"):
+        load(words, columns={"time": "day"})
     with pytest.raises(UserError, match="a DataFrame"):
         load(np.zeros(3))  # pyright: ignore[reportArgumentType]
 

@@ -128,7 +128,8 @@ def test_the_states_of_largest_departure_come_first_and_from_different_episodes(
     assert [state.distance for state in found] == sorted((state.distance for state in found), reverse=True)
     assert len({state.row // 50 for state in found}) == len(found) == 5
     np.testing.assert_allclose(found[0].policy_action, 3 * np.tanh(1.0), rtol=1e-5)
-    number, value, deviations = found[0].features[0]
+    name, value, deviations = found[0].features[0]
+    number = log.data.columns["observations"].index(name)
     assert value == log.data.observations[found[0].row, number] and abs(deviations) >= abs(found[0].features[1][2])
 
 

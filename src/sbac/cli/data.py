@@ -18,11 +18,8 @@ def add(commands: Commands) -> None:
         "list", help="what is here, what can be made, what must be downloaded", epilog="example: sbac data list"
     )
     listing.set_defaults(run=_data_list)
-    info = actions.add_parser(
-        "info", help="describe a dataset", epilog="example: sbac data info hopper-demo --plot hopper.png"
-    )
+    info = actions.add_parser("info", help="describe a dataset", epilog="example: sbac data info hopper-demo")
     info.add_argument("source", nargs="+", metavar="DATASET", help="name, file, folder, quoted pattern or Minari id")
-    info.add_argument("--plot", metavar="PNG", help="also draw it")
     add_log_options(info.add_argument_group("about the log"))
     info.set_defaults(run=_data_info)
     check = actions.add_parser(
@@ -70,7 +67,7 @@ def _data_list(args: argparse.Namespace) -> int:
 def _data_info(args: argparse.Namespace) -> int:
     from sbac.data.inspect import info
 
-    for line in info(load_log(args.source, args), plot=args.plot).split("\n"):
+    for line in info(load_log(args.source, args)).split("\n"):
         print(shown(line))
     return 0
 

@@ -1,6 +1,7 @@
 """The options of every command that reads a log."""
 
 import argparse
+import csv
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
@@ -81,7 +82,7 @@ def tell_notes(notes: Iterable[str]) -> None:
 
 
 def _columns(words: list[str] | None) -> dict[str, str | list[str]] | None:
-    """`field=column` and `field=column,column` as a mapping."""
+    """`field=column`, `field=column,column` and `field="a name, with a comma"` as a mapping."""
     if words is None:
         return None
     columns: dict[str, str | list[str]] = {}
@@ -91,7 +92,7 @@ def _columns(words: list[str] | None) -> dict[str, str | list[str]] | None:
             raise UserError(f"--columns {word!r}: expected FIELD=COLUMN, such as rewards=r")
         if field in columns:
             raise UserError(f"--columns {word!r}: {field} is given twice; several columns are {field}=first,second")
-        columns[field] = name.split(",") if "," in name else name
+        columns[field] = next(csv.reader([name], skipinitialspace=True)) if "," in name else name
     return columns
 
 

@@ -29,9 +29,14 @@ OTHER_BOUNDS = (
 """What to do about actions outside the bounds."""
 
 WHOLE = ", or whole numbers with --continuous (in Python: continuous=True)"
+FINITE = "expected finite numbers"
 FIRST = 5
 """Places that are named of a column with gaps."""
-REMEDIES = "expected finite numbers; --missing hold or cut (in Python: missing=) says what to do about them"
+REMEDIES = {
+    False: "--missing hold or cut (in Python: missing=) says what to do about them",
+    True: "no value of the same episode stands before them; --missing cut leaves such rows out",
+}
+"""What to do about gaps, by whether those that can be held were."""
 
 Columns = Mapping[str, ArrayLike]
 LineOf = Callable[[int], int] | None
@@ -40,11 +45,13 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Told:
+class Origin:
     """What is known of a file beside its numbers, for the lines that tell a problem."""
 
     names: Names
     line_of: LineOf
+    held: bool
+    """Whether gaps were filled with the last value of the same episode."""
 
     def place(self, row: np.intp) -> str:
         return f"row {row}" if self.line_of is None else f"row {row}, line {self.line_of(int(row))},"
@@ -65,17 +72,23 @@ class Defect:
 
 
 def defects(
-    columns: Columns, low: ArrayLike, high: ArrayLike, names: Names | None = None, line_of: LineOf = None
+    columns: Columns,
+    low: ArrayLike,
+    high: ArrayLike,
+    names: Names | None = None,
+    line_of: LineOf = None,
+    held: bool = False,
 ) -> Iterator[Defect]:
     """Every problem for which the columns are not a dataset, by kind, worst first; none if they are one.
 
     names: what the single columns of a field are called, where they have names.
     line_of: the line of the file that a row is from, where it is from a text.
+    held: whether gaps were filled with the last value of the same episode.
     """
-    told = Told(names or {}, line_of)
+    origin = Origin(names or {}, line_of, held)
     given = {name: columns[name] for name in REQUIRED + OPTIONAL if columns.get(name) is not None}
     for name, values in (*given.items(), ("action_low", low), ("action_high", high)):
-        yield from _as_a_whole(_masked(name, values))
+        yield from _as_a_whole(masked(name, values))
     arrays = {name: as_array(values) for name, values in given.items()}
     yield from _as_a_whole(missing(arrays))
     sound: dict[str, Array] = {}
@@ -87,11 +100,11 @@ def defects(
     yield from _as_a_whole(_lengths(sound))
     for name, array in sound.items():
         yield from (
-            _not_flags(name, array, told) if name in ("terminals", "timeouts") else _not_finite(name, array, told)
+            _not_flags(name, array, origin) if name in ("terminals", "timeouts") else _not_finite(name, array, origin)
         )
     if "actions" in sound:
         wrong = list(_bounds(sound["actions"], low, high))
-        yield from _as_a_whole(wrong) if wrong else _outside(sound["actions"], low, high, told)
+        yield from _as_a_whole(wrong) if wrong else _outside(sound["actions"], low, high, origin)
 
 
 def _as_a_whole(lines: Iterable[str]) -> Iterator[Defect]:
@@ -108,7 +121,7 @@ def as_array(values: ArrayLike) -> Array:
         return np.empty(0, object)
 
 
-def _masked(name: str, values: ArrayLike) -> Iterator[str]:
+def masked(name: str, values: ArrayLike) -> Iterator[str]:
     """The mask of numpy's masked arrays says that a value is not known. As a plain array it would count as one."""
     if not issubclass(type(values), np.ma.MaskedArray):
         return
@@ -122,10 +135,7 @@ def missing(columns: Mapping[str, Any]) -> Iterator[str]:
     """A line for every required column that is missing."""
     for name in REQUIRED:
         if columns.get(name) is None:
-            yield (
-                f"{name}: missing; a dataset has {', '.join(REQUIRED)}, and timeouts and next_observations if known; "
-                f"under another name it is found by --columns {name}=COLUMN (in Python: columns=)"
-            )
+            yield f"{name}: missing; say which column it is with --columns {name}=COLUMN (in Python: columns=)"
 
 
 def _structure(name: str, array: Array) -> Iterator[str]:
@@ -182,40 +192,44 @@ def _bounds(actions: Array, low: ArrayLike, high: ArrayLike) -> Iterator[str]:
         yield f"action_high: expected a range from action_low that is finite (float32), got {_short(greatest - least)}"
 
 
-def _not_finite(name: str, array: Array, told: Told) -> Iterator[Defect]:
+def _not_finite(name: str, array: Array, origin: Origin) -> Iterator[Defect]:
     def bad(block: Array) -> Array:
         with np.errstate(over="ignore"):
             return ~np.isfinite(block.astype(np.float32, copy=False))
 
-    if name in told.names:
-        for column, values in zip(told.names[name], array.T if array.ndim == 2 else [array], strict=False):
+    if name in origin.names:
+        for column, values in zip(origin.names[name], array.T if array.ndim == 2 else [array], strict=False):
             if len(rows := _rows_where(values, bad)):
-                first = f"{len(rows)} missing or not finite, {told.places(rows[:FIRST])}"
-                yield Defect([f"{column}: {first}{' ...' * (len(rows) > FIRST)}; {REMEDIES}"], rows)
+                first = f"{len(rows)} missing or not finite, {origin.places(rows[:FIRST])}"
+                yield Defect(
+                    [f"{column}: {first}{' ...' * (len(rows) > FIRST)}; {FINITE}; {REMEDIES[origin.held]}"], rows
+                )
         return
     rows = _rows_where(array, bad)
     values = (_value(array, row, bad, None) for row in rows[:SHOWN])
-    yield from _listed(name, rows, values, told, "expected finite numbers (float32)")
+    yield from _listed(name, rows, values, origin, f"{FINITE} (float32)")
 
 
-def _not_flags(name: str, array: Array, told: Told) -> Iterator[Defect]:
+def _not_flags(name: str, array: Array, origin: Origin) -> Iterator[Defect]:
     if array.dtype.kind == "b":
         return
     flat = array.reshape(len(array))
     rows = _rows_where(flat, lambda block: (block != 0) & (block != 1))
-    yield from _listed(name, rows, (str(flat[row]) for row in rows[:SHOWN]), told, "expected true or false (0 or 1)")
+    yield from _listed(name, rows, (str(flat[row]) for row in rows[:SHOWN]), origin, "expected true or false (0 or 1)")
 
 
-def _outside(actions: Array, low: ArrayLike, high: ArrayLike, told: Told) -> Iterator[Defect]:
+def _outside(actions: Array, low: ArrayLike, high: ArrayLike, origin: Origin) -> Iterator[Defect]:
     below, above = np.asarray(low, np.float64), np.asarray(high, np.float64)
 
     def bad(block: Array) -> Array:
         return (block < below - slack(below)) | (block > above + slack(above))
 
     rows = _rows_where(actions, bad)
-    values = (_value(actions, row, bad, told.names.get("actions")) for row in rows[:SHOWN])
+    values = (_value(actions, row, bad, origin.names.get("actions")) for row in rows[:SHOWN])
     expected = "expected actions inside [action_low, action_high]"
-    yield from _listed("actions", rows, values, told, f"{expected} = [{_short(below)}, {_short(above)}]", OTHER_BOUNDS)
+    yield from _listed(
+        "actions", rows, values, origin, f"{expected} = [{_short(below)}, {_short(above)}]", OTHER_BOUNDS
+    )
 
 
 def _rows_where(array: Array, bad: Callable[[Array], Array]) -> NDArray[np.intp]:
@@ -264,13 +278,13 @@ def _short(bound: NDArray[np.float64]) -> str:
 
 
 def _listed(
-    name: str, rows: NDArray[np.intp], values: Iterator[str], told: Told, expected: str, remedy: str = ""
+    name: str, rows: NDArray[np.intp], values: Iterator[str], origin: Origin, expected: str, remedy: str = ""
 ) -> Iterator[Defect]:
     if not len(rows):
         return
     shown = zip(rows[:SHOWN], values, strict=True)
-    lines = [f"{name}: {told.place(row)} is {value}; {expected}" for row, value in shown]
+    lines = [f"{name}: {origin.place(row)} is {value}; {expected}" for row, value in shown]
     lines[0] += remedy
     if len(rows) > SHOWN:
-        lines.append(f"{name}: {len(rows) - SHOWN} more rows like these, the last is {told.place(rows[-1])}")
+        lines.append(f"{name}: {len(rows) - SHOWN} more rows like these, the last is {origin.place(rows[-1])}")
     yield Defect(lines, rows)

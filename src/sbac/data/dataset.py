@@ -28,6 +28,7 @@ from sbac.data.naming import column_names
 from sbac.environments.tasks import find_task
 from sbac.errors import UserError, finite, name_of, not_negative, path_of, unknown
 from sbac.files import write_atomic
+from sbac.records import Json
 
 Floats = NDArray[np.float32]
 Flags = NDArray[np.bool_]
@@ -61,6 +62,8 @@ class Dataset:
 
     source: str | None = None
     """The name or path that `sbac.load` was given for it."""
+    reading: Mapping[str, Json] | None = None
+    """What `sbac.load` was told of it beside that, to read it again."""
 
     def __init__(
         self,

@@ -1,9 +1,8 @@
 """A dataset in numbers, the problems of a file, and the list of datasets."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,12 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 from sbac.data.columns import BLOCK, OPTIONAL, REQUIRED, SATURATED, SHOWN, moments
 from sbac.data.dataset import Dataset, jumps
 from sbac.data.formats import minari
-from sbac.data.loading import LogOptions, Reading, Source, joined_logs, load, read
+from sbac.data.loading import LogOptions, Reading, Source, joined_logs, load, read, said_once
 from sbac.data.locating import d4rl_folders, data_folder, embedded_file, made_names, parts_of
 from sbac.data.misleading import misleading
-from sbac.environments.tasks import EMBEDDED, TASKS, find_task
+from sbac.environments.tasks import EMBEDDED, TASKS
 from sbac.errors import UserError
-from sbac.files import write_atomic
 
 FIELDS = REQUIRED + OPTIONAL
 BINS = 12
@@ -34,47 +32,15 @@ def saturation(data: Dataset) -> NDArray[np.float64]:
     return counts / len(data)
 
 
-def duplicates(data: Dataset) -> NDArray[np.bool_]:
-    """Rows that repeat an earlier (s, a, r, s'), found by a 64-bit fingerprint of each row."""
-    prints: NDArray[np.uint64] = np.zeros(len(data), np.uint64)
-    for start in range(0, len(data), BLOCK):
-        rows = slice(start, start + BLOCK)
-        rewards = data.rewards[rows, None]
-        columns = (data.observations[rows], data.actions[rows], rewards, data.next_states(start, start + BLOCK))
-        prints[rows] = fingerprints(columns)
-    order = np.argsort(prints, kind="stable")
-    repeats = np.zeros(len(prints), bool)
-    for start in range(1, len(order), BLOCK):
-        rows, before = order[start : start + BLOCK], order[start - 1 : start + BLOCK - 1][: len(order) - start]
-        repeats[rows] = prints[rows] == prints[before]
-    return repeats
-
-
-def fingerprints(columns: Sequence[NDArray[np.float32]]) -> NDArray[np.uint64]:
-    """64 bits of every row, equal for equal rows."""
-    random = np.random.default_rng(0)
-    prints: NDArray[np.uint64] = np.zeros(len(columns[0]), np.uint64)
-    for column in columns:
-        words = np.ascontiguousarray(column).view(np.uint32)
-        factors = random.integers(1, 2**63, words.shape[1], np.uint64) * np.uint64(2) + np.uint64(1)
-        for feature, factor in enumerate(factors):
-            word = (words[:, feature].astype(np.uint64) + np.uint64(feature + 1)) * factor
-            prints = prints + (word ^ (word >> np.uint64(32)))
-    return prints
-
-
 def features(data: Dataset) -> NDArray[np.float64]:
     """Per observation feature: least, mean, standard deviation, greatest."""
     mean, deviation = moments(data.observations)
     return np.stack([data.observations.min(axis=0), mean, deviation, data.observations.max(axis=0)], axis=1)
 
 
-def info(source: Source, plot: str | Path | None = None) -> str:
-    """A dataset described in text; with `plot`, also drawn as a PNG."""
-    data = load(source)
-    if plot is not None:
-        _draw(data, Path(plot))
-    return "\n".join(_described(data))
+def info(source: Source) -> str:
+    """A dataset described in text."""
+    return "\n".join(_described(load(source)))
 
 
 def _described(data: Dataset) -> Iterator[str]:
@@ -97,7 +63,6 @@ def _described(data: Dataset) -> Iterator[str]:
         yield f"  environment     {data.environment}"
     yield f"  at a bound      {at_bound.mean():.2%} of the action values, at most {at_bound.max():.2%} in one"
     yield from (f"  note            {note}" for note in data.notes)
-    yield f"  duplicates      {int(duplicates(data).sum()):,} rows repeat an earlier one"
     yield f"  sha256          {data.hash}"
     yield "returns of the episodes"
     counts, edges = np.histogram(r, BINS, range=_range(r))
@@ -116,39 +81,6 @@ def _range(values: NDArray[np.float64]) -> tuple[float, float]:
     low, high = float(values.min()), float(values.max())
     least = 1e-6 * max(abs(low), abs(high)) or 1.0
     return (low, high) if high - low > least else (low - least, high + least)
-
-
-def _draw(data: Dataset, path: Path) -> None:
-    from matplotlib.figure import Figure
-
-    figure: Any = Figure(figsize=(10, 7), layout="constrained")
-    returns, lengths, actions, observations = figure.subplots(2, 2).flat
-    returns.hist(data.returns, bins=40, range=_range(data.returns))
-    returns.set(xlabel="return", ylabel="episodes")
-    if data.task:
-        task = find_task(data.task)
-        point = (task.reference_max - task.reference_min) / 100.0
-
-        def unscored(score: float) -> float:
-            return point * score + task.reference_min
-
-        def scored(values: NDArray[np.float64]) -> NDArray[np.float64]:
-            return (values - task.reference_min) / point
-
-        returns.secondary_xaxis("top", functions=(scored, unscored)).set_xlabel("normalised score")
-    figure.suptitle(f"{data.name} ({data.kind})")
-    lengths.hist(np.diff(data.episodes).ravel(), bins=40)
-    lengths.set(xlabel="steps", ylabel="episodes")
-    span = data.action_high - data.action_low
-    actions.hist(((data.actions - data.action_low) / span * 2.0 - 1.0).ravel(), bins=80, density=True)
-    actions.set(xlabel="action, from its lower bound (-1) to its upper (1)", ylabel="density")
-    low, mean, deviation, high = features(data).T
-    feature = np.arange(len(mean))
-    observations.vlines(feature, low, high, color="0.8", label="range")
-    observations.errorbar(feature, mean, deviation, fmt=".", label="mean ± std")
-    observations.set(xlabel="observation feature", ylabel="value")
-    observations.legend()
-    write_atomic(path, lambda file: figure.savefig(file, format="png", dpi=120))
 
 
 @dataclass(frozen=True)
@@ -182,12 +114,10 @@ def examine(source: str | Path | Sequence[str | Path], options: LogOptions | Non
         except UserError as error:
             each[str(part)] = _unreadable(error)
     several = len(each) > 1
-
-    def told(lines: Callable[[Findings], list[str]]) -> list[str]:
-        named = [(name, line) for name, findings in each.items() for line in lines(findings)]
-        return [f"{name}: {line.removeprefix(f'{name}: ')}" if several else line for name, line in named]
-
-    problems, warned = told(lambda findings: findings.problems), list[str]()
+    named = [(name, line) for name, findings in each.items() for line in findings.problems]
+    problems = [f"{name}: {line.removeprefix(f'{name}: ')}" if several else line for name, line in named]
+    notes = said_once({name: findings.notes for name, findings in each.items()})
+    warned: list[str] = []
     found = sum(findings.problems_found for findings in each.values())
     if not problems:
         try:
@@ -196,7 +126,7 @@ def examine(source: str | Path | Sequence[str | Path], options: LogOptions | Non
         except UserError as error:
             problems, found = [str(error)], 1
     rows, wrong = (sum(getattr(findings, name) for findings in each.values()) for name in ("rows", "wrong_rows"))
-    return Findings(problems, told(lambda findings: findings.notes), rows, wrong, found, warned)
+    return Findings(problems, notes, rows, wrong, found, warned)
 
 
 def _unreadable(error: UserError) -> Findings:
@@ -228,10 +158,10 @@ def _examine(reading: Reading) -> Findings:
 
 def _notes(columns: dict[str, ArrayLike], data: Dataset) -> Iterator[str]:
     stored = data.next_observations if data.stores_next else None  # made of the next row where it is not stored
-    if "timeouts" not in columns:
+    if "timeouts" not in columns and data.terminals.any():
         by = "terminals" if stored is None else "terminals and where the stored s' is not the next row"
         yield f"timeouts: not given; episodes end at {by}"
-    else:
+    elif "timeouts" in columns:
         both = np.asarray(columns["terminals"]).reshape(-1).astype(bool) & data.timeouts
         yield from _rows(both, "flagged as terminal and as time limit; taken as a time limit")
         if stored is not None:
@@ -244,7 +174,6 @@ def _notes(columns: dict[str, ArrayLike], data: Dataset) -> Iterator[str]:
     yield from _rows(single, "an episode of one step")
     if not data.has_next_action.any():
         yield "no row has a next action in its episode: methods that need a' cannot train on this"
-    yield from _rows(duplicates(data), "repeats an earlier row")
     for feature in np.flatnonzero(data.observations.min(axis=0) == data.observations.max(axis=0)):
         name = data.columns["observations"][feature] if data.is_named else f"feature {feature}"
         yield f"observations: {name} is {data.observations[0, feature]:g} in every row"

@@ -1,21 +1,34 @@
 """`sbac.load`: a Dataset from a name, a file, a folder or arrays. What is not clear is refused, never guessed."""
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbac.data.columns import BOUNDS, OPTIONAL, REQUIRED, SIDE_ARRAYS, VECTORS, Defect, LineOf, as_array, defects
+from sbac.data.columns import (
+    BOUNDS,
+    OPTIONAL,
+    REQUIRED,
+    SIDE_ARRAYS,
+    VECTORS,
+    Defect,
+    LineOf,
+    as_array,
+    defects,
+    masked,
+)
 from sbac.data.columns import missing as absent
 from sbac.data.dataset import Dataset
 from sbac.data.ends import with_time_limits
 from sbac.data.formats import format_of
-from sbac.data.formats.log import Column, Log, Rows, decode, side_by_side
-from sbac.data.locating import Located, locate, parts_of
+from sbac.data.formats.log import Column, Log, Rows, decode, log_of_arrays
+from sbac.data.locating import locate, parts_of
 from sbac.data.misleading import ends_at_one_length
 from sbac.data.naming import UNNAMED, ColumnMap, Named, match, names_of_log, printable
 from sbac.data.preparing import Missing, prepare
@@ -23,7 +36,7 @@ from sbac.data.sums import is_sum, summed
 from sbac.environments.opening import EnvSource, action_bounds
 from sbac.environments.tasks import find_task
 from sbac.errors import UserError, positive, unknown
-from sbac.records import parse
+from sbac.records import Json, as_json, parse
 
 
 class Frame(Protocol):
@@ -67,14 +80,15 @@ def load(
     if isinstance(source, Dataset):
         return source
     if not isinstance(source, str | Path | Mapping | list | tuple):
-        table = _columns_of(source)
-        if table is None:
-            raise UserError(f"expected a name, a path, arrays by name, a DataFrame or a Dataset, got {type(source)}")
-        source = table
+        frame: Any = source
+        if not hasattr(frame, "columns") or not hasattr(frame, "__getitem__"):
+            raise UserError(f"expected a name, a path, arrays by name, a DataFrame or a Dataset, got {type(frame)}")
+        source = Table({str(name): np.asarray(frame[name]) for name in frame.columns})
     bounds = action_low, action_high
     options = LogOptions(task, columns, horizon, *bounds, environment, max_bytes, missing, continuous)
     data = joined_logs([dataset_of(read(part, options)) for part in parts_of(source)])
     data.source = str(source) if isinstance(source, str | Path) else None
+    data.reading = options.to_read_again(data)
     for line in ends_at_one_length(data):
         warnings.warn(f"{data.name}: {line}", stacklevel=2)
     return data
@@ -96,14 +110,22 @@ def joined_logs(parts: Sequence[Dataset]) -> Dataset:
             raise UserError(f"{part.name}: its bounds of the actions are not those of {first.name}")
     columns = {name: np.concatenate([part.arrays()[name] for part in parts]) for name in first.arrays()}
     about = {key: getattr(first, key) for key in ("kind", "task", "environment", "columns")}
-    notes = [f"{len(parts)} files read as one log: {', '.join(printable(part.name) for part in parts)}"]
-    for note in dict.fromkeys(note for part in parts for note in part.notes):
-        noted = [printable(part.name) for part in parts if note in part.notes]
-        notes.append(note if len(noted) == len(parts) else f"{', '.join(noted)}: {note}")
+    names = [printable(part.name) for part in parts]
+    notes = [f"{len(parts)} files read as one log: {', '.join(names)}"]
+    notes += said_once({name: part.notes for name, part in zip(names, parts, strict=True)})
     about["extras"] = {name: np.concatenate([part.extras[name] for part in parts]) for name in first.extras}
     beside = {name: np.concatenate([part.side_arrays()[name] for part in parts]) for name in shared_side_arrays(parts)}
     name = f"{first.name} and {len(parts) - 1} more"
     return Dataset(**columns, **beside, **first.bounds, **about, name=name, notes=notes)
+
+
+def said_once(notes: Mapping[str, Sequence[str]]) -> list[str]:
+    """The notes on several files: those on all of them as they are, others with the files that they are on."""
+    said: list[str] = []
+    for note in dict.fromkeys(note for lines in notes.values() for note in lines):
+        noted = [name for name, lines in notes.items() if note in lines]
+        said.append(note if len(noted) == len(notes) else f"{', '.join(noted)}: {note}")
+    return said
 
 
 def shared_side_arrays(parts: Sequence[Dataset]) -> list[str]:
@@ -138,6 +160,12 @@ class LogOptions:
         positive("horizon", self.horizon)
         positive("max_bytes", self.max_bytes)
 
+    def to_read_again(self, data: Dataset) -> Mapping[str, Json]:
+        """What to say to read the dataset again. In place of an environment, which code could hide in, its bounds."""
+        given = any(bound is not None for bound in (self.action_low, self.action_high, self.environment))
+        bounds = {name: bound.tolist() for name, bound in data.bounds.items()} if given else dict.fromkeys(BOUNDS)
+        return as_json(replace(self, environment=None, max_bytes=None, **bounds))
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -148,12 +176,14 @@ class Reading:
     """What the source calls the single columns of each field, where it has names."""
     line_of: LineOf = None
     """The line of the file that a row is from."""
+    held: bool = False
+    """Whether gaps were filled with the last value of the same episode."""
 
     def defects(self) -> Iterator[Defect]:
         """Every problem for which it is not a dataset."""
         columns = {key: value for key, value in self.arguments.items() if key in REQUIRED + OPTIONAL}
         low, high = self.arguments.get("action_low", -1.0), self.arguments.get("action_high", 1.0)
-        return defects(columns, low, high, self.names, self.line_of)
+        return defects(columns, low, high, self.names, self.line_of, self.held)
 
 
 def dataset_of(reading: Reading) -> Dataset:
@@ -170,138 +200,99 @@ def dataset_of(reading: Reading) -> Dataset:
 
 
 def read(source: str | Path | Mapping[str, ArrayLike], options: LogOptions) -> Reading:
-    """A source with its columns as they are in the file, and what is said about it."""
-    if isinstance(source, Mapping):
-        names = match(source, options.columns, "arrays")
-        columns = {field: _joined(source, field, members) for field, members in names.items()}
-        if (text := _sum_of(names, options.columns)) is not None:
-            columns["rewards"] = summed(as_array(columns["rewards"]), text)
-        beside: dict[str, Any] = {
-            key: source[key] for key in ("name", "kind", "task", *BOUNDS, *SIDE_ARRAYS) if key in source
-        }
-        fields = *UNNAMED, "extras"
-        widths = {field: column.shape[1] for field in fields if (column := as_array(columns.get(field, []))).ndim == 2}
-        called = names_of_log(names, widths)
-        beside["columns"] = {field: called[field] for field in UNNAMED if field in called}
-        whole = as_array(columns.get("actions", [])).dtype.kind in "iub"
-        beside["notes"] = _notes_of(text)
-        return _ready(columns, described({"name": "arrays", **beside}, options), options, called, whole)
-    located = locate(source)
+    """A source with its columns as they are in the file, prepared, with the ends of its episodes."""
     try:
-        log = open_log(located, options.columns)
-        rows = decode(log, options.max_bytes)
+        log = open_log(source, options.columns)
+        columns = decode(log, options.max_bytes)
     except MemoryError as error:
-        raise UserError(f"{located.path}: does not fit into memory") from error
+        raise UserError(f"{'arrays' if isinstance(source, Mapping) else source}: does not fit into memory") from error
+    description = described(log.description, options)
     whole = "actions" in log.columns and log.columns["actions"].dtype.kind in "iub"
-    called = names_of_log(log.names, _widths(log)) | log.description["columns"]
-    return _ready(rows, described(log.description, options), options, called, whole, log)
-
-
-def _ready(
-    columns: Mapping[str, ArrayLike],
-    description: Mapping[str, Any],
-    options: LogOptions,
-    names: Mapping[str, Sequence[str]],
-    whole_actions: bool,
-    log: Log | None = None,
-) -> Reading:
-    """Columns that were read, prepared, with the ends of their episodes."""
-    name = str(description["name"])
-    prepared = prepare(columns, options.missing, options.continuous, whole_actions, name)
-    described = {**description, "notes": [*description["notes"], *prepared.notes]}
+    prepared = prepare(columns, options.missing, options.continuous, whole, str(description["name"]))
+    description["notes"] = [*description["notes"], *prepared.notes]
+    names = names_of_log(log.names, _widths(log)) | log.description["columns"]
     if (extras := prepared.columns.pop("extras", None)) is not None:
-        described["extras"] = dict(zip(names.get("extras", ["extras"]), extras.reshape(len(extras), -1).T, strict=True))
-    if not np.array_equal(prepared.rows, np.arange(len(as_array(columns.get("terminals", []))))):
-        described = {key: value for key, value in described.items() if key not in SIDE_ARRAYS}  # ends may have moved
-    longest = None if log is None else log.longest_episode
-    arguments = with_time_limits(prepared.columns | described, options.horizon, longest)
-    lines = None if log is None else log.line_of
-    return Reading(arguments, names, None if lines is None else lambda row: lines(int(prepared.rows[row])))
+        extra_names = names.get("extras", ["extras"])
+        description["extras"] = dict(zip(extra_names, extras.reshape(len(extras), -1).T, strict=True))
+    if not np.array_equal(prepared.rows, np.arange(len(columns.get("terminals", [])))):
+        description = {
+            key: value for key, value in description.items() if key not in SIDE_ARRAYS
+        }  # ends may have moved
+    arguments = with_time_limits(prepared.columns | description, options.horizon, log.longest_episode)
+    lines = log.line_of
+    line_of: LineOf = None if lines is None else lambda row: lines(int(prepared.rows[row]))
+    return Reading(arguments, names, line_of, options.missing == "hold")
 
 
 def _widths(log: Log) -> dict[str, int]:
     return {field: column.shape[1] for field, column in log.columns.items() if len(column.shape) == 2}
 
 
-def _columns_of(frame: Any) -> "Table | None":
-    """The columns of a DataFrame by name; None of anything else."""
-    if not hasattr(frame, "columns") or not hasattr(frame, "__getitem__"):
-        return None
-    return Table({str(name): np.asarray(frame[name]) for name in frame.columns})
-
-
 class Table(dict[str, NDArray[Any]]):
-    """Columns of single numbers, of which a vector may have one."""
+    """The columns of a DataFrame: of single numbers, of which a vector may have one."""
 
 
-def _joined(source: Mapping[str, ArrayLike], field: str, members: Sequence[str]) -> ArrayLike:
-    """One array as it is, or two and more as a matrix."""
-    if len(members) == 1:
-        single = source[members[0]]
-        return as_array(single).reshape(-1, 1) if isinstance(source, Table) and field in VECTORS else single
-    arrays = {name: as_array(source[name]) for name in members}
-    if field == "episode":  # of any type
-        arrays = {name: np.unique(array, return_inverse=True)[1] for name, array in arrays.items()}
+def log_in_memory(source: Mapping[str, ArrayLike], columns: ColumnMap | None) -> Log:
+    """The log of arrays by name, or of a table's columns."""
+    names = match(source, columns, "arrays")
+    arrays: dict[str, NDArray[Any]] = {}
+    for field, members in names.items():
+        for name in members:
+            for line in masked(name, source[name]):
+                raise UserError(f"arrays: {line}")
+            array = as_array(source[name])
+            if field == "episode" and array.dtype.kind not in "fiub":  # of any type
+                numbers = {value: number for number, value in enumerate(dict.fromkeys(array.tolist()))}
+                array = np.array([numbers[value] for value in array.tolist()])
+            elif field == "time" and array.dtype.kind == "M":
+                array = array.astype("datetime64[us]").astype(np.float64) / 1e6
+            elif field in VECTORS and isinstance(source, Table) and len(members) == 1:
+                array = array.reshape(-1, 1)
+            arrays[name] = array
     declared = {name: Column(array.shape, array.dtype) for name, array in arrays.items()}
-    side_by_side({field: members}, declared, "arrays")
-    joined = np.column_stack([*arrays.values()])
-    return _one_key(joined) if field == "episode" else joined
+    beside = {key: source[key] for key in ("name", "kind", "task", *BOUNDS, *SIDE_ARRAYS) if key in source}
+    size = sum(array.nbytes for array in arrays.values())
+    opened = nullcontext({name: partial(_slice, array) for name, array in arrays.items()})
+    return log_of_arrays(Path("arrays"), size, names, declared, lambda _: opened, beside)
 
 
-def open_log(located: Located, columns: ColumnMap | None) -> Log:
+def _slice(array: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
+    return array[start:stop]
+
+
+def open_log(source: str | Path | Mapping[str, ArrayLike], columns: ColumnMap | None) -> Log:
     """The log of any format that a source is, opened and not decoded, with what its name says about it."""
-    log = format_of(located.path).open(located.path, columns)
-    notes = _notes_of(_sum_of(log.names, columns))
-    log = _with_one_key(_with_sum(log, columns))
+    if isinstance(source, Mapping):
+        log, told = log_in_memory(source, columns), dict[str, str]()
+    else:
+        located = locate(source)
+        log, told = format_of(located.path).open(located.path, columns), located.description
+    notes: list[str] = []
+    text = (columns or {}).get("rewards")
+    if isinstance(text, str) and is_sum(text, log.names.get("rewards", ())):
+        log = _with_one_number(log, "rewards", np.dtype(np.float64), lambda values: summed(values, text))
+        notes = [f"rewards: the sum {printable(text)}"]
+    if "episode" in log.columns and len(log.columns["episode"].shape) == 2:
+        log = _with_one_number(log, "episode", np.dtype(np.int64), _one_key)
     called = names_of_log(log.names, _widths(log))
     names: dict[str, Any] = {field: called[field] for field in UNNAMED if field in called}
-    stored = parse(Named, log.description.get("columns") or {}, f"{located.path}: columns")
+    stored = parse(Named, log.description.get("columns") or {}, f"{log.path}: columns")
     kept = [field for field in UNNAMED if getattr(stored, field) is not None and field not in (columns or {})]
     names |= {field: getattr(stored, field) for field in kept}
-    description = {
-        "name": located.path.name,
-        **log.description,
-        **located.description,
-        "columns": names,
-        "notes": notes,
-    }
+    description = {"name": log.path.name, **log.description, **told, "columns": names, "notes": notes}
     return replace(log, description=description)
 
 
-def _sum_of(names: Mapping[str, Sequence[str]], columns: ColumnMap | None) -> str | None:
-    """The sum of columns that the caller gives for the rewards; None where it is a column as it is."""
-    text = (columns or {}).get("rewards")
-    return text if isinstance(text, str) and is_sum(text, names.get("rewards", ())) else None
-
-
-def _notes_of(reward: str | None) -> list[str]:
-    return [] if reward is None else [f"rewards: the sum {printable(reward)}"]
-
-
-def _with_sum(log: Log, columns: ColumnMap | None) -> Log:
-    """The log with rewards that are summed, where the caller gives a sum."""
-    if (text := _sum_of(log.names, columns)) is None:
-        return log
+def _with_one_number(
+    log: Log, field: str, dtype: np.dtype[Any], number_of: Callable[[NDArray[Any]], NDArray[Any]]
+) -> Log:
+    """The log with one number a row for a field of several columns."""
 
     def read(fields: Collection[str], start: int, stop: int, most: int) -> Iterator[Rows]:
         for block in log.read(fields, start, stop, most):
-            yield block | ({"rewards": summed(block["rewards"], text)} if "rewards" in block else {})
+            yield block | ({field: number_of(block[field])} if field in block else {})
 
-    rows = log.columns["rewards"].shape[:1]
-    return replace(log, columns={**log.columns, "rewards": Column(rows, np.dtype(np.float64))}, read=read)
-
-
-def _with_one_key(log: Log) -> Log:
-    """The log with one number for an episode, where several columns tell it."""
-    column = log.columns.get("episode")
-    if column is None or len(column.shape) != 2:
-        return log
-
-    def read(fields: Collection[str], start: int, stop: int, most: int) -> Iterator[Rows]:
-        for block in log.read(fields, start, stop, most):
-            yield block | ({"episode": _one_key(block["episode"])} if "episode" in block else {})
-
-    return replace(log, columns={**log.columns, "episode": Column(column.shape[:1], np.dtype(np.int64))}, read=read)
+    return replace(log, columns={**log.columns, field: Column(log.columns[field].shape[:1], dtype)}, read=read)
 
 
 def _one_key(numbers: NDArray[Any]) -> NDArray[np.int64]:

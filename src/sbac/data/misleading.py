@@ -71,6 +71,17 @@ class Prediction:
     within: Floats
     """The variance inside a stretch."""
 
+    @property
+    def of_two(self) -> Floats:
+        """The error on two rows, as a share of that on one; 1 where one row leaves hardly anything open."""
+        return np.where(self.one > UNTOLD * self.change, np.sqrt(self.two / self.one), 1.0)
+
+    @property
+    def tells_nothing(self) -> bool:
+        """Whether neither one row nor two tell anything of the next."""
+        unrelated = self.within.any() and (self.one >= UNRELATED * self.within).all()
+        return bool(unrelated and self.of_two.min() >= HALF_AS_WRONG)
+
 
 class View:
     """A log, and what several rules ask about it."""
@@ -94,11 +105,12 @@ class View:
         random = np.random.default_rng(0)
         drawn = random.permutation(len(self.lengths))[:SAMPLED]
         episodes: list[list[int]] = self.data.episodes[drawn].tolist()
-        starts = [(first, end) for begin, end in episodes for first in range(begin, end, STRETCH)]
+        length = min(STRETCH, max(2 * COMPARABLE, len(self.data) // 20))
+        starts = [(first, end) for begin, end in episodes for first in range(begin, end, length)]
         kept: list[tuple[int, int]] = []
         rows = 0
         for number in map(int, random.permutation(len(starts))):
-            begin, end = starts[number][0], min(starts[number][0] + STRETCH, starts[number][1])
+            begin, end = starts[number][0], min(starts[number][0] + length, starts[number][1])
             if end - begin >= COMPARABLE and rows < SAMPLED:
                 kept.append((begin, end))
                 rows += end - begin
@@ -270,7 +282,7 @@ def out_of_order(view: View) -> Iterator[str]:
             return
     if back := [name for name, in_order in view.clocks.items() if not in_order]:
         yield f"{back[0]} counts time, but goes back inside episodes: rows are out of order; {sort}"
-    elif (told := view.prediction) is not None and (told.one >= UNRELATED * told.within).all() and told.within.any():
+    elif view.prediction is not None and view.prediction.tells_nothing:
         yield f"no row tells anything of the next one: rows may be out of order; {sort}"
 
 
@@ -375,8 +387,7 @@ def _equal(steps: Floats, slack: Floats) -> Flags:
 def has_memory(view: View) -> Iterator[str]:
     if (told := view.prediction) is None:
         return
-    ratio = np.where(told.one > UNTOLD * told.change, np.sqrt(told.two / told.one), 1.0)
-    if ratio.min() < HALF_AS_WRONG:
+    if (ratio := told.of_two).min() < HALF_AS_WRONG:
         name = view.names[int(ratio.argmin())]
         yield (
             f"two rows tell the next {name} with {_percent(ratio.min())} of one row's error: "

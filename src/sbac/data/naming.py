@@ -29,6 +29,8 @@ NAMES = {
 `done` is not among them: it does not say whether a time limit is meant.
 """
 
+NEEDED = ("observations", "actions", "rewards")
+"""A log has these at least."""
 UNNAMED = {"observations": "o", "actions": "a"}
 """Columns without names are o0, o1, ... and a0, a1, ..."""
 
@@ -71,8 +73,10 @@ def names_of_log(names: Mapping[str, Sequence[str]], widths: Mapping[str, int]) 
     return called
 
 
-def match(available: Collection[str], columns: ColumnMap | None, where: str) -> dict[str, list[str]]:
-    """For every field that the file has, its column, or its numbered columns."""
+def match(
+    available: Collection[str], columns: ColumnMap | None, where: str, needed: Sequence[str] = NEEDED
+) -> dict[str, list[str]]:
+    """For every field that the file has, its column, or its numbered columns. Those that are needed must be there."""
     columns = columns or {}
     for field in columns:
         if field not in NAMES:
@@ -99,6 +103,12 @@ def match(available: Collection[str], columns: ColumnMap | None, where: str) -> 
             )
         for hit in matches.values():
             chosen[field] = hit
+    if lacking := [field for field in needed if field not in chosen]:
+        options = " ".join(f"{field}=COLUMN" for field in lacking)
+        raise UserError(
+            f"{where}: no {' and no '.join(lacking)}; say which columns they are with --columns {options} (columns=); "
+            f"the file has {_listed(available)}"
+        )
     return chosen
 
 
@@ -138,5 +148,5 @@ def _hit(available: Collection[str], name: str, where: str) -> list[str]:
 
 
 def _listed(available: Collection[str]) -> str:
-    names = sorted(available)
+    names = [printable(f'"{name}"' if "," in name else name) for name in sorted(available)]  # as --columns takes them
     return ", ".join(names[:20]) + (f", and {len(names) - 20} more" if len(names) > 20 else "") if names else "none"

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from sbac.data.columns import OPTIONAL, REQUIRED, as_array
+from sbac.data.columns import OPTIONAL, REQUIRED
 from sbac.data.dataset import jumps
 from sbac.errors import UserError
 from sbac.text import counted
@@ -33,7 +33,7 @@ class Prepared:
 
 
 def prepare(
-    columns: Mapping[str, ArrayLike], missing: Missing, continuous: bool, whole_actions: bool, name: str
+    columns: Mapping[str, Array], missing: Missing, continuous: bool, whole_actions: bool, name: str
 ) -> Prepared:
     """The columns of a log made ready.
 
@@ -42,9 +42,7 @@ def prepare(
     whole_actions: whether the log stores its actions as whole numbers.
     name: the log's, for an error line.
     """
-    if any(isinstance(values, np.ma.MaskedArray) for values in columns.values()):  # refused by the checks
-        return Prepared(dict(columns), [], np.arange(0))
-    arrays = {name: as_array(values) for name, values in columns.items()}
+    arrays = dict(columns)
     count = max((len(array) for array in arrays.values() if array.ndim), default=0)
     notes: list[str] = []
     if arrays and "terminals" not in arrays and count:
@@ -56,7 +54,8 @@ def prepare(
     sound = all(a.dtype.kind in "fiub" or name == "episode" for name, a in arrays.items())
     rows = np.arange(count)
     if not sound or not count or any(array.shape[:1] != (count,) for array in arrays.values()):
-        arrays.pop("time", None)
+        if (time := arrays.pop("time", None)) is not None and time.dtype.kind not in "fiub":
+            raise UserError(f"{name}: time: expected numbers or dates, got an array of {time.dtype}")
         return Prepared(arrays, notes, rows)
     if (time := arrays.pop("time", None)) is not None:
         arrays, rows, told = _in_time(arrays, time.reshape(-1).astype(np.float64), name)

@@ -250,5 +250,5 @@ def stream(
     if not format_of(located.path).streams:
         able = ", ".join(those_that("streams"))
         raise UserError(f"{located.path}: cannot be streamed; expected one of these formats: {able}")
-    log = open_log(located, options.columns)
+    log = open_log(source, options.columns)
     return StreamedLog(replace(log, description=described(log.description, options)), ring_rows, reuse)

@@ -42,8 +42,8 @@ class Departure:
     """In the log's own deviations."""
     log_action: NDArray[np.float64]
     policy_action: NDArray[np.float64]
-    features: list[tuple[int, float, float]]
-    """The features that set the state apart: number, value, and deviations from the log's mean."""
+    features: list[tuple[str, float, float]]
+    """The columns that set the state apart: name, value, and deviations from the log's mean."""
 
 
 def build_card(
@@ -64,7 +64,14 @@ def build_card(
         Section(
             "changes",
             "What the policy would change",
-            [_changes(distances, states, members_text(policy, log.data.observations[rows]))],
+            [
+                _changes(
+                    distances,
+                    states,
+                    log.data.columns["actions"],
+                    members_text(policy, log.data.observations[rows]),
+                )
+            ],
         ),
         Section("log", "What the log does", [_log_part(log, choice.log, run.record.notes or [])]),
         Section("basis", "What the estimate rests on", [_basis(about, choice)]),
@@ -115,7 +122,8 @@ def largest(
         states = log.units.states(observation[None])
         mean = np.tanh(behaviour_at(model, states)[0][0]) * log.units.action_half + log.units.action_centre
         z = states[0]
-        features = [(int(k), float(observation[k]), float(z[k])) for k in np.argsort(-np.abs(z))[:SHOWN_FEATURES]]
+        largest_first, names = np.argsort(-np.abs(z))[:SHOWN_FEATURES], log.data.columns["observations"]
+        features = [(names[int(k)], float(observation[k]), float(z[k])) for k in largest_first]
         action = np.asarray(policy(observation[None])[0], np.float64)
         if (np.abs(action - mean) < VISIBLE * 2 * log.units.action_half).all():
             continue
@@ -194,7 +202,9 @@ def members_text(policy: Policy, observations: NDArray[np.float32]) -> list[str]
     ]
 
 
-def _changes(distances: NDArray[np.float64], states: Sequence[Departure], members: Sequence[str]) -> PagePart:
+def _changes(
+    distances: NDArray[np.float64], states: Sequence[Departure], actions: Sequence[str], members: Sequence[str]
+) -> PagePart:
     shares = [100 * float((distances > limit).mean()) for limit in (1, 2, 3)]
     text = (
         f"Over the log's states the policy's action lies {distances.mean():.1f} of the log's own deviations away "
@@ -204,14 +214,14 @@ def _changes(distances: NDArray[np.float64], states: Sequence[Departure], member
     if not states:
         alike = f"In no state does its action differ from that by more than {VISIBLE:.0%} of the range."
         return PagePart(texts=[text, *members, alike])
-    heads = ("state", "deviations", "the log on average", "the policy's", "features")
+    heads = ("state", "deviations", "the log on average", "the policy's", "observations")
     rows = [
         (f"row {s.row}", f"{s.distance:.1f}", _numbers(s.log_action), _numbers(s.policy_action), _features(s))
         for s in states
     ]
     note = (
-        "The states where it departs most, one of each episode, with the features that set them apart: "
-        "number = value (deviations from the log's mean)."
+        "The states where it departs most, one of each episode, with the observations that set them apart: "
+        f"name = value (deviations from the log's mean). The actions are {', '.join(actions)}."
     )
     return PagePart(texts=[text, *members], table=text_rows(heads, rows), notes=[note])
 
@@ -221,7 +231,7 @@ def _numbers(values: NDArray[np.float64]) -> str:
 
 
 def _features(state: Departure) -> str:
-    return ", ".join(f"{number} = {value:.3g} ({z:+.1f})" for number, value, z in state.features)
+    return ", ".join(f"{name} = {value:.3g} ({z:+.1f})" for name, value, z in state.features)
 
 
 def _log_part(log: JudgedLog, row: LogRecord, notes: Sequence[str]) -> PagePart:

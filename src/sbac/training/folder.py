@@ -195,7 +195,9 @@ def _compared(record: RunRecord) -> Json:
     """What two records must agree in to be the same run: everything but the versions of the packages,
     the words of the command, what follows from the data, where that lies, what its columns are called, and how it was
     read."""
-    return as_json(replace(record, versions={}, command=None, log=None, paths=None, columns=None, notes=None))
+    return as_json(
+        replace(record, versions={}, command=None, log=None, paths=None, reading=None, columns=None, notes=None)
+    )
 
 
 def difference(old: Json, new: Json, where: str = "") -> str | None:

@@ -167,6 +167,7 @@ class OfflineRequest(Request):
             notes=self.dataset.notes,
             command=None if self.command is None else list(self.command),
             paths=paths_of(self.dataset),
+            reading=None if isinstance(self.dataset, StreamedLog) else self.dataset.reading,
         )
 
     def _check_start(self, run: Path, named: Sequence[str]) -> None:

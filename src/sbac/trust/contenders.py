@@ -2,18 +2,20 @@
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from sbac.algorithms import find
 from sbac.config import fields_of
 from sbac.data import Dataset, load
+from sbac.data.loading import LogOptions
 from sbac.data.naming import ColumnMap
 from sbac.data.rules import names_in
 from sbac.errors import UserError
 from sbac.evaluation.rollout import Acts
 from sbac.policy import Policy
-from sbac.records import Setting
+from sbac.records import Setting, parse
 from sbac.runs import Run, RunRecord, policy_file, policy_setting
 from sbac.trust.choice import CLONE, label_of
 from sbac.trust.log import JudgedLog
@@ -137,11 +139,13 @@ def own_log(run: Run, columns: ColumnMap | None) -> Dataset:
     where, learned = run.folder or "the run", run.record.data
     if learned is None:
         raise UserError(f"{where}: it learned in an environment and has no log; name one with --data")
+    said = parse(LogOptions, run.record.reading or {}, f"{where}: reading")
+    said = replace(said, environment=None, max_bytes=None, columns={**(columns or {}), **(said.columns or {})})
     problem = ""
     sources: list[str] = [*(run.record.paths or []), learned.name]
     for source in dict.fromkeys(sources):
         try:
-            log = load(source, columns=columns)
+            log = load(source, **vars(said))
         except UserError as error:
             problem = problem or f"its log {source!r} is not found ({error})"
             continue

@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -59,17 +58,19 @@ LONGEST_TEXT = 2**16
 
 
 class Stored(NamedTuple):
-    """An array as a stream of npy's, in a file or in an archive."""
+    """Arrays as streams of npy's, in a folder or in an archive."""
 
-    open: Callable[[], AbstractContextManager[IO[bytes]]]
-    size: int
-    where: str
+    path: Path
+    sizes: Mapping[str, int]
+    """The bytes of each stream, by the array's name."""
+    opened: Callable[[], AbstractContextManager[Callable[[str], IO[bytes]]]]
+    """Opens the folder or the archive once, for any of its streams."""
 
 
 def open_npz(path: Path, columns: ColumnMap | None) -> Log:
     """An npz file, with what `Dataset.save` wrote about it, if it did."""
     stored = in_archive(path)
-    log = log_of_npy(path, stored, match(stored, columns, str(path)))
+    log = log_of_npy(stored, match(stored.sizes, columns, str(path)))
     texts = {name: text for name, text in small(stored, TEXTS).items() if text.dtype.kind == "U" and text.shape == ()}
     description = {name: str(text) for name, text in texts.items()}
     if description.get("kind") not in SOURCE_KINDS or (description.get("task") and not is_task(description["task"])):
@@ -89,8 +90,19 @@ def write_npz(data: Dataset, path: Path) -> Written:
 def open_folder(path: Path, columns: ColumnMap | None) -> Log:
     """A folder of npy files, each named by its column: observations.npy, actions.npy, ..."""
     files = {file.stem: file for file in sorted(path.glob("*.npy"))}
-    stored = {name: Stored(partial(_opened_npy, file), file.stat().st_size, str(file)) for name, file in files.items()}
-    return log_of_npy(path, stored, match(files, columns, str(path)))
+
+    @contextmanager
+    def opened() -> Generator[Callable[[str], IO[bytes]]]:
+        with _readable(path, "folder of npy files"), ExitStack() as stack:
+
+            def stream(name: str) -> IO[bytes]:
+                require_file(files[name])
+                return stack.enter_context(files[name].open("rb"))
+
+            yield stream
+
+    sizes = {name: file.stat().st_size for name, file in files.items()}
+    return log_of_npy(Stored(path, sizes, opened), match(files, columns, str(path)))
 
 
 def write_folder(data: Dataset, folder: Path) -> Written:
@@ -109,63 +121,59 @@ NPY = Format(
 )
 
 
-def log_of_npy(path: Path, stored: Mapping[str, Stored], names: Mapping[str, Sequence[str]]) -> Log:
+def log_of_npy(stored: Stored, names: Mapping[str, Sequence[str]]) -> Log:
     """The log of some arrays, with the bounds of the actions."""
-    chosen = {name: stored[name] for parts in names.values() for name in parts}
-    declared: dict[str, Column] = {}
-    for name, array in chosen.items():
-        with array.open() as file:
-            declared[name] = _header(file, array)[0]
+    chosen = [name for parts in names.values() for name in parts]
+    with stored.opened() as stream:
+        declared = {name: _header(stream(name), name, stored)[0] for name in chosen}
 
     @contextmanager
     def opened(wanted: Collection[str]) -> Generator[Mapping[str, Slice]]:
-        with ExitStack() as stack:
-            yield {name: _reader(stack.enter_context(stored[name].open()), stored[name]) for name in wanted}
+        with stored.opened() as stream:
+            yield {name: _reader(stream(name), name, stored) for name in wanted}
 
-    size = path.stat().st_size if path.is_file() else sum(array.size for array in chosen.values())
+    size = stored.path.stat().st_size if stored.path.is_file() else sum(stored.sizes[name] for name in chosen)
     description: dict[str, Any] = {**small(stored, BOUNDS), **small(stored, SIDE_ARRAYS, FLOOR)}
     if (text := small(stored, ["columns"]).get("columns")) is not None and text.dtype.kind == "U" and text.shape == ():
-        description["columns"] = read_names(str(text), path)
-    return log_of_arrays(path, size, names, declared, opened, description)
+        description["columns"] = read_names(str(text), stored.path)
+    return log_of_arrays(stored.path, size, names, declared, opened, description)
 
 
-def small(stored: Mapping[str, Stored], names: Collection[str], most: int = LONGEST_TEXT) -> dict[str, NDArray[Any]]:
+def small(stored: Stored, names: Collection[str], most: int = LONGEST_TEXT) -> dict[str, NDArray[Any]]:
     """The arrays of these names with less than `most` bytes, read whole."""
     arrays: dict[str, NDArray[Any]] = {}
-    for name in names:
-        if name in stored and stored[name].size < most:
-            with stored[name].open() as file:
-                column, fortran = _header(file, stored[name])
+    with stored.opened() as stream:
+        for name in names:
+            if stored.sizes.get(name, most) < most:
+                file = stream(name)
+                column, fortran = _header(file, name, stored)
                 arrays[name] = _values(file, column, column.shape, fortran)
     return arrays
 
 
-def in_archive(path: Path) -> dict[str, Stored]:
-    """The arrays of an npz file, by name."""
-    with _readable(path, "npz file (numpy.savez)"), zipfile.ZipFile(path) as archive:
-        members = {member.filename[:-4]: member for member in archive.infolist() if member.filename.endswith(".npy")}
-    return {
-        name: Stored(partial(_opened_member, path, member), member.file_size, f"{path}: {name}")
-        for name, member in members.items()
-    }
+def in_archive(path: Path) -> Stored:
+    """The arrays of an npz file."""
 
+    @contextmanager
+    def archive() -> Generator[zipfile.ZipFile]:
+        require_file(path)
+        with _readable(path, "npz file (numpy.savez)"), zipfile.ZipFile(path) as opened:
+            yield opened
 
-@contextmanager
-def _opened_member(path: Path, member: zipfile.ZipInfo) -> Generator[IO[bytes]]:
-    with _readable(path, "npz file (numpy.savez)"), zipfile.ZipFile(path) as archive, archive.open(member) as file:
-        yield file
+    with archive() as opened:
+        members = {member.filename[:-4]: member for member in opened.infolist() if member.filename.endswith(".npy")}
 
+    @contextmanager
+    def streams() -> Generator[Callable[[str], IO[bytes]]]:
+        with archive() as opened, ExitStack() as stack:
+            yield lambda name: stack.enter_context(opened.open(members[name]))
 
-@contextmanager
-def _opened_npy(path: Path) -> Generator[IO[bytes]]:
-    with _readable(path, "npy file"), path.open("rb") as file:
-        yield file
+    return Stored(path, {name: member.file_size for name, member in members.items()}, streams)
 
 
 @contextmanager
 def _readable(path: Path, kind: str) -> Generator[None]:
-    """Every failure to read the file becomes a `UserError` of one line."""
-    require_file(path)
+    """Every failure to read it becomes a `UserError` of one line."""
     try:
         yield
     except UserError:
@@ -174,9 +182,9 @@ def _readable(path: Path, kind: str) -> Generator[None]:
         raise UserError(f"{path}: not a readable {kind}: {one_line(error)}") from error
 
 
-def _reader(file: IO[bytes], array: Stored) -> Slice:
+def _reader(file: IO[bytes], name: str, stored: Stored) -> Slice:
     """Reads rows in their order. An array in Fortran's order is read whole."""
-    column, fortran = _header(file, array)
+    column, fortran = _header(file, name, stored)
     if fortran:
         whole = _values(file, column, column.shape, fortran=True)
         return lambda start, stop: whole[start:stop]
@@ -191,16 +199,17 @@ def _values(file: IO[bytes], column: Column, shape: tuple[int, ...], fortran: bo
     return np.frombuffer(data, column.dtype).reshape(shape, order="F" if fortran else "C")
 
 
-def _header(file: IO[bytes], array: Stored) -> tuple[Column, bool]:
+def _header(file: IO[bytes], name: str, stored: Stored) -> tuple[Column, bool]:
     """What an array declares, and whether it lies in Fortran's order. Its size must be that of what follows."""
+    where = f"{stored.path}: {name}"
     short = npy.read_magic(file) == (1, 0)
     if int.from_bytes(file.read(2 if short else 4), "little") > LONGEST_HEADER:
-        raise UserError(f"{array.where}: not a readable npy file: its header is too long")
+        raise UserError(f"{where}: not a readable npy file: its header is too long")
     file.seek(npy.MAGIC_LEN)
     shape, fortran, dtype = (npy.read_array_header_1_0 if short else npy.read_array_header_2_0)(file)
     if dtype.hasobject:
-        raise UserError(f"{array.where}: holds Python objects (a pickle), which are never loaded; store plain numbers")
-    claimed, held = dtype.itemsize * product(shape), array.size - file.tell()
+        raise UserError(f"{where}: holds Python objects (a pickle), which are never loaded; store plain numbers")
+    claimed, held = dtype.itemsize * product(shape), stored.sizes[name] - file.tell()
     if claimed != held:
-        raise UserError(f"{array.where}: the header claims {shape} {dtype}, {claimed:,} bytes, but {held:,} follow it")
+        raise UserError(f"{where}: the header claims {shape} {dtype}, {claimed:,} bytes, but {held:,} follow it")
     return Column(tuple(int(length) for length in shape), dtype), fortran

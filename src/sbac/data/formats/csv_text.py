@@ -1,6 +1,7 @@
 """CSV tables with numbered columns such as obs_0, obs_1, ...: with commas, semicolons or tabs, plain or gzipped."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+import codecs
 import gzip
 import io
 import re
@@ -18,6 +19,7 @@ from sbac.data.dataset import Dataset
 from sbac.data.formats import arrow
 from sbac.data.formats.log import Column, Format, Log, Written, is_file
 from sbac.data.naming import ColumnMap, match
+from sbac.errors import UserError
 
 BLOCK_BYTES = 2**22
 """The text that is decoded at once. Types are taken from the first such block."""
@@ -84,7 +86,11 @@ class Style(NamedTuple):
 def _style(path: Path) -> Style:
     """By the line of names, and by numbers with a comma where commas do not part the cells."""
     with _stream(path) as file:
-        text = file.read(BLOCK_BYTES).decode("utf-8", errors="replace")
+        begin = file.read(BLOCK_BYTES)
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(begin)
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: expected text in UTF-8; a spreadsheet saves it as such (CSV UTF-8)") from None
     head = re.sub(r'"[^"]*"', "", text.lstrip().partition("\n")[0].partition("\r")[0])
     delimiter = max(",;\t", key=head.count)
     comma = rf'(?:^|[{delimiter}"])\s*[+-]?\d*,\d+(?:[eE][+-]?\d+)?\s*(?:$|[{delimiter}"\r])'

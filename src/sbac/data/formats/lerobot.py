@@ -37,7 +37,9 @@ def open_dataset(folder: Path, columns: ColumnMap | None) -> Log:
 def _fields(stored: Sequence[str], columns: ColumnMap | None, folder: Path) -> dict[str, list[str]]:
     """The columns of each field: LeRobot's, unless the caller names others; `success` where terminals need it."""
     columns = columns or {}
-    given = {field: members for field, members in match(stored, columns, str(folder)).items() if field in columns}
+    given = {
+        field: members for field, members in match(stored, columns, str(folder), needed=()).items() if field in columns
+    }
     usual = {
         "observations": [name for name in STATES if name in stored],
         "actions": ["action"],

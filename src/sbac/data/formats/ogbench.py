@@ -12,7 +12,7 @@ def recognises(path: Path) -> bool:
     """Whether an npz file has OGBench's masks, or its states of the simulator and no rewards."""
     if not is_file(path, ".npz"):
         return False
-    names = in_archive(path).keys()
+    names = in_archive(path).sizes.keys()
     masked = {"masks", "terminals"} <= names and not names & set(NAMES["timeouts"])
     return masked or ({"observations", "actions", "terminals", "qpos"} <= names and not names & set(NAMES["rewards"]))
 
@@ -20,17 +20,15 @@ def recognises(path: Path) -> bool:
 def open_arrays(path: Path, columns: ColumnMap | None) -> Log:
     """The ends of trajectories are time limits; terminals come from the masks."""
     stored = in_archive(path)
-    names = match(stored, columns, str(path))
-    if "rewards" not in names and "qpos" in stored:
+    if "qpos" in stored.sizes and "rewards" not in match(stored.sizes, columns, str(path), needed=()):
         raise UserError(
             f"{path}: rewards: missing; this OGBench file has no task. Load it with ogbench.make_env_and_datasets and "
             "the name of a singletask environment, and save the arrays that it gives (numpy.savez)"
         )
-    if "masks" not in stored or "timeouts" in names:
-        return log_of_npy(path, stored, names)
-    return with_flags(
-        log_of_npy(path, stored, {**names, "masks": ["masks"]}), "masks", ("terminals", "timeouts"), _ends
-    )
+    names = match(stored.sizes, columns, str(path))
+    if "masks" not in stored.sizes or "timeouts" in names:
+        return log_of_npy(stored, names)
+    return with_flags(log_of_npy(stored, {**names, "masks": ["masks"]}), "masks", ("terminals", "timeouts"), _ends)
 
 
 def _ends(block: Rows) -> Rows:
