@@ -18,6 +18,7 @@ from sbac.lab.worlds.diabetes import BASAL, CARB_RATIO, DIABETES, INSULIN_STAYS,
 from sbac.lab.worlds.plant import PLANT, by_load
 from sbac.lab.worlds.world import World, package, write_csv, write_log
 from sbac.policy import Floats
+from sbac.trust.choice import NUMBERS, CandidateRecord, ChoiceRecord, LogRecord, write_choice
 
 
 class Tank:
@@ -126,17 +127,22 @@ def test_the_truth_is_counted() -> None:
 
 
 def test_what_was_learned_and_controller_b_are_judged_and_played(tmp_path: Path, monkeypatch: Any) -> None:
-    watched = [{"name": "`level [m]` > 2", "rate": 0.3, "low": 0.1, "high": 0.4}]
-    answer = Mock(policy=filling, gain=1.0, gain_low=-1.0, gain_high=2.0, watched=watched, warnings=[])
-    of_b = dict(label="filling", episode=9.0, episode_low=None, episode_high=None, watched=[], warnings=[])
-    monkeypatch.setattr(sbac, "learn", Mock(return_value=answer))
-    monkeypatch.setattr(sbac, "select", Mock(return_value=Mock(table=[{"label": "clone"}, of_b])))
-    log, learned, other = judged(TANK, tmp_path, 4, None)
-    earned = log["happened"]["return"]
-    assert earned == pytest.approx(write_log(TANK).returns.mean(), rel=1e-4)
-    assert learned["promised"] == {"return": [earned + 1, earned - 1, earned + 2], watched[0]["name"]: [0.3, 0.1, 0.4]}
-    assert other["promised"] == {"return": [9, None, None]}
-    assert other["happened"] == learned["happened"] == truth(TANK, filling, 4)["happened"]
+    """With a run of two untrained policies in the place of what sbac learn leaves; the second one is taken."""
+    run = sbac.train(logged(TANK, tmp_path), "bc", seeds=2, steps=0, evaluate=False, out=tmp_path / "tank/runs/bc")
+    numbers: dict[str, Any] = dict.fromkeys(NUMBERS) | {"warnings": [], "set_aside": False, "episode_low": 7.0}
+    first, second = (
+        replace(CandidateRecord(f"seed={seed}", seed, {}, **numbers), episode=9.0 + seed, policy=policy.hash)
+        for seed, policy in enumerate(run.policies)
+    )
+    log = LogRecord("tank", "", 0.0, 0.0, 0.0, 0.0, [])
+    write_choice(tmp_path / "tank/runs/bc", ChoiceRecord(2, "seed=1", True, "", log, 0.99, [first, second]))
+    monkeypatch.setattr(sbac, "learn", Mock(return_value=Mock(keep=True)))
+    monkeypatch.setattr(sbac, "select", Mock(return_value=Mock(candidates=[Mock(label="clone"), first])))
+    logged_row, learned, other = judged(TANK, tmp_path, 4, None)
+    assert logged_row["happened"]["return"] == pytest.approx(write_log(TANK).returns.mean(), rel=1e-4)
+    assert (learned["policy"], learned["promised"]) == ("learned, not taken", {"return": [10, 7, None]})
+    assert learned["returns"] == truth(TANK, run.policies[1], 4)["returns"] != other["returns"]
+    assert other["promised"] == {"return": [9, 7, None]} and other["returns"] == truth(TANK, filling, 4)["returns"]
 
 
 def test_a_package_that_is_missing_is_one_line() -> None:

@@ -18,8 +18,9 @@ from sbac.data.rules import parse
 from sbac.errors import UserError
 from sbac.lab.worlds import WORLDS
 from sbac.lab.worlds.world import World, write_csv, write_log
-from sbac.policy import Floats
-from sbac.trust.choice import CLONE
+from sbac.policy import Floats, Policy
+from sbac.runs import Run
+from sbac.trust.choice import CHOICE_FILE, CLONE, CandidateRecord, policy_of, read_choice
 from sbac.trust.watching import END
 
 FIRST_FRESH = 1_000_000
@@ -44,21 +45,29 @@ def judged(world: World, folder: Path, episodes: int, minutes: float | None) -> 
     log: Row = {"policy": "the log", "happened": rates(world, data.observations) | {RETURN: earned, END: ended}}
     answer = sbac.learn(data, minutes=minutes, out=folder / world.name, watch=world.watched)
     print(answer, flush=True)
-    gains = [None if gain is None else earned + gain for gain in (answer.gain, answer.gain_low, answer.gain_high)]
-    judgements = sbac.select(world.other, data, watch=world.watched).table
-    other = next(each for each in judgements if each["label"] != CLONE)
-    promise = [other[name] for name in ("episode", "episode_low", "episode_high")]
+    taken, policy = best_learned(folder / world.name)
+    of_b = next(row for row in sbac.select(world.other, data, watch=world.watched).candidates if row.label != CLONE)
     rows = [
-        (answer.policy, promised("learned", gains, answer.watched, answer.warnings)),
-        (world.other, promised("controller B", promise, other["watched"], other["warnings"])),
+        promised("learned, not taken" if answer.keep else "learned", taken) | truth(world, policy, episodes),
+        promised("controller B", of_b) | truth(world, world.other, episodes),
     ]
-    played = [row | truth(world, policy, episodes) for policy, row in rows if policy is not None]
-    return [{"world": world.name, **row} for row in (log, *played)]
+    return [{"world": world.name, **row} for row in (log, *rows)]
 
 
-def promised(name: str, episode: Sequence[Any], watched: Sequence[Row], warnings: Sequence[str]) -> Row:
-    promise = {RETURN: [*episode], **{each["name"]: [each["rate"], each["low"], each["high"]] for each in watched}}
-    return {"policy": name, "promised": promise, "warnings": [*warnings]}
+def best_learned(folder: Path) -> tuple[CandidateRecord, Policy]:
+    """The best policy by the judge of `sbac learn`, whether its answer is to use it or to keep what there is."""
+    home = next(folder.glob(f"runs/*/{CHOICE_FILE}")).parent
+    run = Run.load(home)
+    choice = read_choice(home, run.policies)
+    assert choice is not None
+    row = next(row for row in choice.candidates if row.label == choice.label)
+    return row, policy_of(run, row)
+
+
+def promised(name: str, row: CandidateRecord) -> Row:
+    episode = [row.episode, row.episode_low, row.episode_high]
+    watched = {each.name: [each.rate, each.low, each.high] for each in row.watched}
+    return {"policy": name, "label": row.label, "promised": {RETURN: episode, **watched}, "warnings": row.warnings}
 
 
 def truth(world: World, policy: Any, episodes: int) -> Row:
