@@ -204,11 +204,11 @@ def chance_of(length: float, steps: int) -> float:
     return cast(float, brentq(lambda chance: (1 - (1 - chance) ** steps) / chance - length, 1e-9, 1 - 1e-9))
 
 
-def ends_ratio(known: dict[str, Any], steps: int) -> float:
+def spurious_ends(known: dict[str, Any], steps: int) -> float:
     """Of earlier records, which have no ends of held-out episodes, by their lengths."""
-    if "model_ends_ratio" in known:
-        return known["model_ends_ratio"]
-    return chance_of(known["log_length"], steps) / chance_of(known["model_log_length"], steps)
+    if "model_spurious_ends" in known:
+        return known["model_spurious_ends"]
+    return chance_of(known["model_log_length"], steps) - chance_of(known["log_length"], steps)
 
 
 def cases(out: Path, log: str, variant: str) -> Iterator[dict[str, Any]]:
@@ -236,7 +236,7 @@ def cases(out: Path, log: str, variant: str) -> Iterator[dict[str, Any]]:
                 facts.update({k: v for k, v in known.items() if isinstance(v, float)})
         if rolled and "lengths" in rolled:
             lived, early = np.array(rolled["lengths"]), np.array(rolled["early"])
-            lasting, ending = ended_as_logged(lived, early, ends_ratio(known, steps), steps)
+            lasting, ending = ended_as_logged(lived, early, spurious_ends(known, steps), steps)
             per_step = np.array(rolled.get("per_step", np.array(rolled["episodes"]) / lived))
             draws |= {f"model_episode{AS_LOGGED}": per_step * lasting, f"model_{ends.quantity}": early - share}
             draws |= {f"model_{ends.quantity}{AS_LOGGED}": ending - share}

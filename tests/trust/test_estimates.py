@@ -12,7 +12,7 @@ import pytest
 import sbac
 from sbac.trust.behaviour import clone, departures
 from sbac.trust.doubts import RULES, doubts
-from sbac.trust.estimates import OPTIMISM, UNKNOWN, UNKNOWN_EPISODE, combined, conclude, fqe, judge
+from sbac.trust.estimates import OPTIMISM, UNKNOWN, combined, conclude, fqe, judge
 from sbac.trust.estimators import ESTIMATORS
 from sbac.trust.evidence import Effort, Facts, Question, summary
 from sbac.trust.fitting import fit
@@ -239,7 +239,7 @@ def test_a_whole_episode_has_an_interval_built_as_the_gains() -> None:
     given, learned = conclude(sound(**said)), conclude(sound(**said), learned=True)
     half = 2.131847 * 10.0
     assert (given.episode_low, given.episode_high) == pytest.approx((300 - half, 300 + half))
-    wider = math.hypot(half, UNKNOWN_EPISODE * 40.0)
+    wider = math.hypot(half, UNKNOWN * 40.0)
     assert learned.episode_high == pytest.approx(300 + wider)
     assert learned.episode_low == pytest.approx(300 - wider - OPTIMISM * SOUND["distance"] * 40.0)
     warned = conclude(sound(**said, reach=3.5))

@@ -7,7 +7,7 @@ import pytest
 
 import sbac
 from sbac.errors import UserError
-from sbac.trust.log import discounted_sums, read_log, resample
+from sbac.trust.log import discounted_sums, read_log, resample, summed
 
 
 def two_episodes(**changes):
@@ -54,12 +54,10 @@ def test_rows_that_a_time_limit_ended_are_left_out() -> None:
 def test_the_bellman_equation_holds_in_the_networks_units() -> None:
     """q = (Q - centre) / spread of the log's own returns solves q = r' + gamma m q' where Q = r + gamma m Q'."""
     data = two_episodes(terminals=np.array([0, 0, 1, 0, 1], bool), timeouts=np.zeros(5, bool))
-    log = read_log(data, 0.9)
-    q = (discounted_sums(data, data.rewards, 0.9) - log.units.centre) / log.units.spread
-    t = log.transitions
-    ahead = np.append(q[1:], 0.0)
-    np.testing.assert_allclose(q, np.asarray(t.rewards) + 0.9 * np.asarray(t.going_on) * ahead, atol=1e-5)
-    np.testing.assert_allclose(t.returns, q, atol=1e-5)
+    rewarded, going_on = summed(data, data.rewards, 0.9, np.arange(5)), 1.0 - data.terminals
+    q = (discounted_sums(data, data.rewards, 0.9) - rewarded.centre) / rewarded.spread
+    np.testing.assert_allclose(q, rewarded.rewards + 0.9 * going_on * np.append(q[1:], 0.0), atol=1e-5)
+    np.testing.assert_allclose(rewarded.returns, q, atol=1e-5)
 
 
 def test_a_member_learns_from_whole_episodes_of_other_folds() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from scipy.special import stdtrit
 
-from sbac.trust.estimators import ESTIMATORS
+from sbac.trust.estimators import ALWAYS, ESTIMATORS
 from sbac.trust.evidence import Facts
 from sbac.trust.log import FEWEST_EPISODES
 from sbac.trust.watching import RATE
@@ -172,7 +172,7 @@ RULES: list[Rule] = [
         "in a learned model its whole episodes earn {model_episode:.4g}, those of the log {log_episode:.4g}: "
         "a discounted gain does not stand against that",
     ),
-    *(unconfirmed(name, estimator.title) for name, estimator in ESTIMATORS.items() if name != "fitted"),
+    *(unconfirmed(name, estimator.title) for name, estimator in ESTIMATORS.items() if name not in ALWAYS),
 ]
 
 

@@ -24,8 +24,6 @@ fooled by policies that fall; with the model's word in the middle more intervals
 (`lab-notes/judge`)."""
 UNKNOWN = 0.2
 """In deviations of the log's returns: the error of such a gain that no resampling shows. Found on the same runs."""
-UNKNOWN_EPISODE = 0.5
-"""The same of a whole episode, in deviations of what the log's earn."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,7 @@ def conclude(facts: Facts, learned: bool = False, watches: Sequence[Watched] = (
     value_half = math.hypot(gain_half, quantile * facts.get("fitted_log_spread", 0.0))
     episode = combined(facts, "episode")
     episode_half = math.hypot(
-        student(fewest(facts, "episode")) * episode.deviation, episode.apart, UNKNOWN_EPISODE * episode_unit
+        student(fewest(facts, "episode")) * episode.deviation, episode.apart, UNKNOWN * episode_unit
     )
     warnings = doubts(facts)
     if warnings and not math.isfinite(gain.mean):  # nobody is left: what was said may still be looked at
@@ -140,7 +138,7 @@ def conclude(facts: Facts, learned: bool = False, watches: Sequence[Watched] = (
     return Estimate(
         value, value - value_half - optimism, value + value_half,
         gain.mean, gain.mean - gain_half - optimism, gain.mean + gain_half,
-        mean, low, high, episode.deviation,
+        mean, low, high, said["model_episode_spread"],
         warnings,
         [watched_rate(each, facts, learned, not warnings, gain.mean) for each in watches],
         Facts(said, optimism=optimism, episode_optimism=episode_optimism),

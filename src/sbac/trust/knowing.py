@@ -36,10 +36,9 @@ class Knowledge:
     """The standard error of the mean return of such episodes, which chance alone explains."""
 
     @property
-    def ends_ratio(self) -> float:
-        """How often the log's episodes end, per step, for once that they do in the model."""
-        in_model = self.ends.sum() / self.lengths.sum()
-        return float(self.true_ends.sum() / self.true_lengths.sum() / in_model) if in_model > 0 else 1.0
+    def spurious_ends(self) -> float:
+        """By how much more often the model ends the log's episodes than they end, per step."""
+        return float(self.ends.sum() / self.lengths.sum() - self.true_ends.sum() / self.true_lengths.sum())
 
     def facts(self) -> dict[str, float]:
         missed = self.returns - self.true_returns
@@ -48,7 +47,7 @@ class Knowledge:
             "model_missed_spread": float(np.hypot(missed.std(ddof=1), self.error)),
             "model_log_length": float(self.lengths.mean()),
             "log_length": float(self.true_lengths.mean()),
-            "model_ends_ratio": self.ends_ratio,
+            "model_spurious_ends": self.spurious_ends,
         }
 
 

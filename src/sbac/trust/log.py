@@ -34,12 +34,9 @@ class Transitions(NamedTuple):
 
     states: Float[Array, "rows obs"]
     actions: Float[Array, "rows act"]
-    rewards: Float[Array, " rows"]
     going_on: Float[Array, " rows"]
     """0 where the episode ended, 1 elsewhere."""
     next_states: Float[Array, "rows obs"]
-    returns: Float[Array, " rows"]
-    """The rest of the episode's discounted return; where a time limit cut it, as if it had gone on as it was."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +162,6 @@ def read_log(data: Dataset, discount: float, watch: Sequence[str] = (), ends: st
     watches = watched_things(data, watch)
     watched = [each.values[rows] for each in watches if each.kind != "end"]
     rewarded = summed(data, data.rewards, discount, rows)
-    centre, spread = rewarded.centre, rewarded.spread
     half = 0.5 * (data.action_high - data.action_low)
     units = Units(
         data.observations.mean(0, dtype=np.float64),
@@ -174,16 +170,14 @@ def read_log(data: Dataset, discount: float, watch: Sequence[str] = (), ends: st
         np.maximum(data.actions.std(0, dtype=np.float64), 0.01 * half),
         0.5 * (data.action_high + data.action_low),
         half,
-        centre,
-        spread,
+        rewarded.centre,
+        rewarded.spread,
     )
     columns = (
         units.states(data.observations[rows]),
         units.actions(data.actions[rows]),
-        rewarded.rewards,
         1.0 - data.terminals[rows],
         units.states(data.next_observations[rows]),
-        rewarded.returns,
     )
     lengths = np.diff(data.episodes, axis=1)[:, 0]
     return JudgedLog(

@@ -33,7 +33,7 @@ def evidence(question: Question) -> list[Evidence]:
     said: list[Evidence] = []
     for number, share in enumerate(rolled.shares):
         sums, steps, ended = rolled.watched[number], rolled.lengths[number], rolled.early[number]
-        lasting, ending = ended_as_logged(steps, ended, known.ends_ratio, question.log.longest)
+        lasting, ending = ended_as_logged(steps, ended, known.spurious_ends, question.log.longest)
         draws = {"gain": rolled.gains[number], "episode": rolled.episodes[number]}
         draws |= {"episode" + AS_LOGGED: rolled.per_step[number] * lasting}
         draws |= watched_draws(question.log.watches, sums, steps, ended)
@@ -57,13 +57,13 @@ def knowledge(question: Question) -> Knowledge:
 
 
 def ended_as_logged(
-    lengths: NDArray[np.float64], early: NDArray[np.float64], ratio: float, steps: int
+    lengths: NDArray[np.float64], early: NDArray[np.float64], spurious: float, steps: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """How many of `steps` steps episodes last and how many end early, if each step ended them `ratio` times as often.
+    """How many of `steps` steps episodes last and how many end early, less the chance of a spurious end at each step.
 
     lengths, early: the same as they are in the model. Where a rollout was cut, the episode goes on as before.
     """
-    ends = np.clip(ratio * early / np.maximum(lengths, 1e-9), 1e-9, 1.0)
+    ends = np.clip(early / np.maximum(lengths, 1e-9) - spurious, 1e-9, 1.0)
     early = 1.0 - (1.0 - ends) ** steps
     return early / ends, early
 
