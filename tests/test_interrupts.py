@@ -20,7 +20,6 @@ import sbac
 from sbac import cli, interrupts
 from sbac.errors import UserError
 from sbac.evaluation.worker import Pool
-from sbac.lab.bench import runner, training
 from sbac.lab.bench.plan import Protocol
 from sbac.training.writer import Writer
 
@@ -103,18 +102,6 @@ def test_swallowed_before_the_last_evaluations_it_does_not_wait_for_them(
     monkeypatch.undo()
     assert cli.main([*arguments, "--resume"]) == 0
     assert sbac.Run.load(tmp_path / "run").evaluations[-1]["step"] == 500
-
-
-def test_swallowed_after_training_a_bench_does_not_wait_for_the_last_episodes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def finish(record: dict[str, Any], *_: Any) -> dict[str, Any]:
-        time.sleep(1.0)
-        return record
-
-    monkeypatch.setattr(runner, "finish", finish)
-    swallow_before(monkeypatch, training, "describe")
-    assert cli.main([*BENCH, "--out", str(tmp_path / "results")]) == 130
 
 
 STUCK = """

@@ -62,7 +62,7 @@ def test_a_clear_gain() -> None:
     assert words(of, decision) == [
         "Use the policy: it is expected to be better than the log.",
         "It is expected to earn 130 an episode where the log earns 100: +30 (+30 %), with 90 % between +20 and +40.",
-        "It is pi-1/seed=0, a single training. 3 policies were judged: it promises the most.",
+        "It is a single policy (alpha=1, seed=0). 3 policies were judged: it promises the most.",
         "Next: 8 real episodes would settle it: let it act in them, or in a simulator: "
         "sbac evaluate runs/point/policy.safetensors --env ID --episodes 8",
         "It took 4.6 minutes.",
@@ -84,7 +84,7 @@ def test_keep_only_if_what_can_be_believed_is_not_above_the_log() -> None:
     lines = words(of, decision)
     assert lines[0] == "Keep what you have: no policy is expected to earn more than the log."
     assert lines[1] == (
-        "3 policies were judged. The best is mu-1/seed=0, a single training. "
+        "3 policies were judged. The best is a single policy (seed=0). "
         "It is expected to earn 97 an episode where the log earns 100: -3 (-3 %), with 90 % between -13 and +7."
     )
     assert decide_on(choice(WORSE, COPY)).row is COPY  # the clone is above the log

@@ -1,10 +1,14 @@
 """A whole `sbac learn` on a small log: what it leaves, how it goes on after a kill, and what it refuses."""
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from shlex import split
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -95,7 +99,7 @@ def test_a_finished_folder_gives_its_answer_again(
 
 
 class Killed(BaseException):
-    """In place of a SIGKILL: nothing in the package catches it."""
+    """As a SIGKILL, which costs a process: nothing in the package catches it."""
 
 
 Judge = Callable[..., Choice]
@@ -123,10 +127,22 @@ def hashes(policies: list[Run | Policy]) -> list[str]:
     return [p.hash for each in policies for p in (each.policies if isinstance(each, Run) else [each])]
 
 
-WRITES = ("plan.json", "config.json", "state-0.safetensors", "selection.json", "policy.safetensors", "answer.json")
+KILLED = """
+    import os, signal, sys
+    import sbac.files
+    from tests.learning.test_learn import DATA, cheap_row
+
+    def write(path, data, real=sbac.files.write_atomic):
+        real(path, data)
+        if path.name == "selection.json":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sbac.files.write_atomic = write
+    sbac.learn(DATA, minutes=30, row=cheap_row(), out=sys.argv[1], progress=False)
+"""
 
 
-@pytest.mark.parametrize("moment", [*WRITES, "judge"])
+@pytest.mark.parametrize("moment", ["plan.json", "state-0.safetensors", "judge", "SIGKILL", "card.html", "answer.json"])
 def test_after_a_kill_the_same_command_goes_on_to_the_same_answer(
     moment: str,
     unbroken: tuple[Answer, Path, list[str], Choice],
@@ -139,7 +155,7 @@ def test_after_a_kill_the_same_command_goes_on_to_the_same_answer(
 
     def write(path: Path, data: Any) -> None:
         real_write(path, data)
-        if path.name == moment or (moment == "policy.safetensors" and path.name == "card.html"):
+        if path.name == moment:
             raise Killed
 
     def judge(judged: Any, *arguments: Any, **options: Any) -> Choice:
@@ -149,10 +165,13 @@ def test_after_a_kill_the_same_command_goes_on_to_the_same_answer(
     def interrupted(*arguments: Any, **options: Any) -> Choice:
         raise Killed
 
-    with monkeypatch.context() as patch:
-        patch.setattr("sbac.files.write_atomic", write)
-        patch.setattr(stages, "select", interrupted if moment == "judge" else judge)
-        with pytest.raises(Killed):
+    if moment == "SIGKILL":
+        killed = subprocess.run([sys.executable, "-c", dedent(KILLED), str(folder)], cwd=Path(__file__).parents[2])
+        assert killed.returncode == -signal.SIGKILL
+    else:
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr("sbac.files.write_atomic", write)
+            patch.setattr(stages, "select", interrupted if moment == "judge" else judge)
             sbac.learn(DATA, minutes=30, row=cheap_row(), **out)
     plan = read_plan(folder)
     assert plan is not None

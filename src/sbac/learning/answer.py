@@ -178,11 +178,11 @@ def opening_lines(choice: Choice, decision: Decision) -> list[str]:
         best = choice.candidates[0]
         return [
             "Keep what you have: no policy is expected to earn more than the log.",
-            f"{judged}. The best is {policy_name(best.label)}. {verdict_lines(best, log)[-1]}",
+            f"{judged}. The best is {policy_name(best)}. {verdict_lines(best, log)[-1]}",
         ]
     if not decision.believed:
-        return [f"Nothing can be promised from this log. The policy is {policy_name(row.label)}."]
-    return [*verdict_lines(row, log), f"It is {policy_name(row.label)}. {judged}: {decision.reason}."]
+        return [f"Nothing can be promised from this log. The policy is {policy_name(row)}."]
+    return [*verdict_lines(row, log), f"It is {policy_name(row)}. {judged}: {decision.reason}."]
 
 
 def next_step(decision: Decision, promise: Promise | None, data: Dataset, folder: Path | None) -> str:

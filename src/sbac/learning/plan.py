@@ -63,8 +63,8 @@ class PlanRow:
         return slowness * (START + trained) + self.judging(slowness)
 
     def judging(self, slowness: float) -> float:
-        """Much of the judge's time goes into compiling and calls: on two cores twice as fast it took hardly less."""
-        return max(1.0, slowness) * self.judge_seconds
+        """A part of the judge's time goes into compiling and calls, which a faster machine hardly shortens."""
+        return max(0.5, slowness) * self.judge_seconds
 
 
 def sbac_candidate(critic: str, alpha: float, seconds: float, starts_from: str | None = None) -> LearnCandidate:
@@ -99,6 +99,7 @@ CORES = ("cpu", "quick", [20_000, 10_000])
 TABLE = (
     PlanRow("a glance", "any", "quick", [3_000], 2, [LearnCandidate("bc", [{}], 10, algorithm="bc")], GLANCE, 20),
     PlanRow("two cores, 5 minutes", *CORES, 2, [replace(PI, seconds=150), replace(MU, seconds=32)], BRISK, 91),
+    PlanRow("two cores, 8 minutes", *CORES, 4, [replace(PI, seconds=240), replace(MU, seconds=47)], BRISK, 130),
     PlanRow("two cores, 15 minutes", *CORES, 5, [PI, MU, PI_QUARTER], QUICK, 190),
     PlanRow("two cores, 30 minutes", *CORES, 5, [PI, MU, PI_QUARTER, MU_SIXTEENTH, EXPECTILE], QUICK, 270),
     PlanRow(

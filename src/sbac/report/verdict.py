@@ -1,5 +1,6 @@
 """What is to be said first of a policy that was judged: whether to use it, and what it is expected to earn."""
 
+from sbac.text import setting_text
 from sbac.trust.choice import CLONE, CandidateRecord, LogRecord, promise_of
 from sbac.trust.describe import decimals
 
@@ -40,10 +41,11 @@ def amounts(level: float, gain: float, *changes: float) -> list[str]:
     ]
 
 
-def policy_name(label: str) -> str:
-    """A label as a part of a sentence."""
-    if label == CLONE:
+def policy_name(row: CandidateRecord) -> str:
+    """Which policy it is, as a part of a sentence."""
+    if row.label == CLONE:
         return "the clone of the log, which does what the log does on average"
-    if label.startswith("committee"):
-        return f"a {label}, which does the mean of what its members would do"
-    return f"{label}, a single training"
+    if row.label.startswith("committee"):
+        return f"a {row.label}, which does the mean of what its members would do"
+    setting = {**row.setting, "seed": row.seed}
+    return f"a single policy ({', '.join(f'{name}={setting_text(value)}' for name, value in setting.items())})"
