@@ -376,7 +376,7 @@ def main() -> int:
         ended = wait(start(lambda: make_run(made) or 0, text), text, 900.0)
         assert ended.code == 0, ended.text
         (made / "run").rename(made / "whole")
-        import sbac.lab.report.page
+        import sbac.lab.report.markdown
 
         import sbac.report.card
         import sbac.training.train  # noqa: F401

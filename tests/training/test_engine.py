@@ -245,7 +245,7 @@ def test_the_precision_of_a_run_reaches_its_networks() -> None:
     ("name", "field", "word", "nearest"),
     [
         ("sbac", "objective", "scalefree", "scale-free"),
-        ("brac-plus", "behaviour", "vea", "vae"),
+        ("brac-plus", "divergence", "mdm", "mmd"),
         ("bc", "precision", "f32", ""),
     ],
 )

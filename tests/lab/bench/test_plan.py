@@ -116,6 +116,6 @@ def test_code_version_covers_what_a_method_imports() -> None:
     files = sources("sbac")
     expected = {"sbac.algorithms.sbac", "sbac.algorithms.base", "sbac.config", "sbac.nn.gaussian", "sbac.ratio.mmd"}
     assert expected | {"sbac.training.engine"} <= set(files)
-    assert not {"sbac.algorithms", "sbac.algorithms.bc", "sbac.lab.report.page"} & set(files)
+    assert not {"sbac.algorithms", "sbac.algorithms.bc", "sbac.lab.report.markdown"} & set(files)
     assert "sbac.ratio.mmd" not in sources("bc")
     assert code_version("sbac") != code_version("bc")
