@@ -42,9 +42,7 @@ def test_bounds_of_the_file(write, wide, tmp_path):
 
 def test_bounds_by_the_caller_and_by_the_environment(wide, tmp_path):
     path = write_csv(tmp_path, wide)
-    with pytest.raises(
-        UserError, match=r"\[-1, 1\].* in the file, or by --env ID, or by --action-low and --action-high"
-    ):
+    with pytest.raises(UserError, match=r"\[-1, 1\].* in the file, or by --env, --action-low, --action-high"):
         load(path)
     expected = Dataset(**wide, action_low=-2, action_high=2)
     assert load(path, action_low=-2, action_high=[2.0]).hash == expected.hash

@@ -390,7 +390,9 @@ def test_ambiguous_and_broken_tables_are_named(plain, tmp_path):
     rewards = plain["rewards"].tolist()
     rewards[5] = None
     parquet.write_table(pa.table(listed(plain) | {"rewards": rewards}), tmp_path / "t.parquet")
-    with pytest.raises(UserError, match="rewards: row 5 is nan; expected finite numbers"):
+    with pytest.raises(
+        UserError, match="rewards: 1 missing or not finite, the first in row 5; expected finite numbers"
+    ):
         load(tmp_path / "t.parquet")
 
 

@@ -47,16 +47,21 @@ def test_check_names_every_problem_with_its_row(plain, tmp_path):
     plain["rewards"][[3, 17]] = np.nan
     plain["actions"][8, 1] = 2.0
     plain["observations"][4, 2] = np.inf
-    starts = ["observations: row 4 is inf", "rewards: row 3 is nan", "rewards: row 17 is nan", "actions: row 8 is 2"]
-    told = problems(write_npz(tmp_path, plain))
-    assert len(told) == 4 and all(line.startswith(start) for line, start in zip(told, starts, strict=True)), told
+    assert [line.split(";")[0] for line in problems(write_npz(tmp_path, plain))] == [
+        "observations: feature 2: 1 missing or not finite, the first in row 4",
+        "rewards: 2 missing or not finite, the first in rows 3, 17",
+        "actions: feature 1: 1 out of bounds, such as 2, the first in row 8",
+    ]
     plain["rewards"][:] = np.nan
-    assert "rewards: 30 more rows like these, the last is row 49" in problems(write_npz(tmp_path, plain))
+    assert (
+        "rewards: 50 missing or not finite, the first in rows 0, 1, 2, 3, 4 ...; "
+        in problems(write_npz(tmp_path, plain))[1]
+    )
     assert problems(tmp_path / "none.npz") == [f"{tmp_path / 'none.npz'}: no such file or folder"]
     # one problem does not hide the next
     plain["rewards"], plain["timeouts"] = np.where(np.arange(50) == 9, np.nan, 0.0), np.zeros(49)
     told = problems(write_npz(tmp_path, plain))
-    starts = ["timeouts: 49 rows", "observations: row 4", "rewards: row 9", "actions: row 8"]
+    starts = ["timeouts: 49 rows", "observations: feature 2: 1", "rewards: 1 missing", "actions: feature 1: 1 out"]
     assert len(told) == 4 and all(line.startswith(start) for line, start in zip(told, starts, strict=True)), told
 
 
@@ -77,10 +82,10 @@ def test_oddities_are_noted_but_accepted(log, tmp_path):
     findings = examine(write_npz(tmp_path, log))
     assert findings.problems == []
     notes = "\n".join(findings.notes)
-    assert "row 9: flagged as terminal and as time limit" in notes
-    assert "row 25: inside an episode, but its s' is not the observation of the next row" in notes
+    assert "1 row flagged as terminal and as time limit; taken as a time limit, the first: 9" in notes
+    assert "1 row inside an episode with an s' that is not the observation of the next row, the first: 25" in notes
     assert "row 49: the last episode is unfinished" in notes
-    assert "row 10: an episode of one step" in notes
+    assert "1 row of episodes of one step, the first: 10" in notes
     assert "feature 3 is 2.5 in every row" in notes
     del log["timeouts"]
     assert "timeouts: not given" in examine(write_npz(tmp_path, log)).notes[0]

@@ -109,7 +109,7 @@ def test_a_name_fits_into_a_line(plain):
 def test_names_show_in_what_is_said(ward, capsys):
     assert "glucose [mg/dl]" in info(load(ward, columns=COLUMNS)) and "dose" in info(load(ward, columns=COLUMNS))
     ward.write_text(CSV.replace("-0.5", "-7"))
-    with pytest.raises(UserError, match="actions: .*1 is -7 in dose;|actions: .*-7 in dose"):
+    with pytest.raises(UserError, match="dose: 1 out of bounds, such as -7, the first in line 3"):
         load(ward, columns=COLUMNS)
     ward.write_text(CSV.replace("120", "inf"))
     words = [f"{field}={v if isinstance(v, str) else ','.join(v)}" for field, v in COLUMNS.items()]

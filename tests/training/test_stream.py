@@ -273,5 +273,5 @@ def test_other_formats_are_refused(tmp_path: Path, name: str) -> None:
 def test_a_bad_value_is_named_with_its_block(tmp_path: Path) -> None:
     table = columns()
     table["rewards"][700] = np.nan
-    with pytest.raises(UserError, match=r"log\.hdf5: rows 640 to 704: rewards: row 60 is nan"):
+    with pytest.raises(UserError, match=r"log\.hdf5: rows 640 to 704: rewards: 1 missing .* in row 60"):
         sbac.train(sbac.stream(write_hdf5(tmp_path / "log.hdf5", table)), "bc", steps=10, evaluate=False)

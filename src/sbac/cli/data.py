@@ -36,7 +36,7 @@ def add(commands: Commands) -> None:
         epilog="example: sbac data convert log.csv log.parquet --columns rewards=r --action-low -2 --action-high 2",
     )
     convert.add_argument("source", nargs="+", metavar="IN", help="name, file, folder or quoted pattern")
-    convert.add_argument("out", metavar="OUT", help="file (.npz, .hdf5, .parquet, .csv) or new folder")
+    convert.add_argument("out", metavar="OUT", help="new file, in the format of its suffix, or new folder")
     convert.add_argument("--format", metavar="F", help="the format, where the name does not tell it: npy, d3rlpy, ...")
     convert.add_argument("--overwrite", action="store_true", help="replace an existing file")
     add_log_options(convert.add_argument_group("about the log"))

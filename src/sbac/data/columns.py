@@ -19,17 +19,10 @@ SATURATED = 0.001
 """An action counts as saturated within this share of its range from a bound."""
 BLOCK = 2**14
 """Rows that are looked at together. What is computed of a column is computed block by block."""
-SHOWN = 20
-"""Rows listed per kind of problem; the rest are counted."""
-
-OTHER_BOUNDS = (
-    "; other bounds are given in the file, or by --env ID, or by --action-low and --action-high "
-    "(in Python: environment=, action_low= and action_high=)"
-)
+OTHER_BOUNDS = "others are given in the file, or by --env, --action-low, --action-high (environment=, action_low=, ...)"
 """What to do about actions outside the bounds."""
 
 WHOLE = ", or whole numbers with --continuous (in Python: continuous=True)"
-FINITE = "expected finite numbers"
 FIRST = 5
 """Places that are named of a column with gaps."""
 REMEDIES = {
@@ -53,21 +46,24 @@ class Origin:
     held: bool
     """Whether gaps were filled with the last value of the same episode."""
 
-    def place(self, row: np.intp) -> str:
-        return f"row {row}" if self.line_of is None else f"row {row}, line {self.line_of(int(row))},"
+    def label(self, field: str, feature: int) -> str:
+        """What a single column of a field is called."""
+        if field in self.names and feature < len(self.names[field]):
+            return self.names[field][feature]
+        return f"{field}: feature {feature}" if field in VECTORS else field
 
     def places(self, rows: NDArray[np.intp]) -> str:
         """The first of some rows, as an editor counts lines where the file is a text."""
-        numbers = [int(row) if self.line_of is None else self.line_of(int(row)) for row in rows]
+        numbers = [int(row) if self.line_of is None else self.line_of(int(row)) for row in rows[:FIRST]]
         kind = ("row" if self.line_of is None else "line") + "s" * (len(numbers) > 1)
-        return f"the first in {kind} {', '.join(map(str, numbers))}"
+        return f"the first in {kind} {', '.join(map(str, numbers))}{' ...' * (len(rows) > FIRST)}"
 
 
 @dataclass(frozen=True)
 class Defect:
-    """One kind of problem of a column: the lines that tell it, and the rows that have it."""
+    """One kind of problem of a column: the line that tells it, and the rows that have it."""
 
-    lines: list[str]
+    line: str
     rows: NDArray[np.intp]
 
 
@@ -110,7 +106,7 @@ def defects(
 def _as_a_whole(lines: Iterable[str]) -> Iterator[Defect]:
     """Problems of a whole column, and of no row in particular."""
     for line in lines:
-        yield Defect([line], np.empty(0, np.intp))
+        yield Defect(line, np.empty(0, np.intp))
 
 
 def as_array(values: ArrayLike) -> Array:
@@ -197,39 +193,50 @@ def _not_finite(name: str, array: Array, origin: Origin) -> Iterator[Defect]:
         with np.errstate(over="ignore"):
             return ~np.isfinite(block.astype(np.float32, copy=False))
 
-    if name in origin.names:
-        for column, values in zip(origin.names[name], array.T if array.ndim == 2 else [array], strict=False):
-            if len(rows := _rows_where(values, bad)):
-                first = f"{len(rows)} missing or not finite, {origin.places(rows[:FIRST])}"
-                yield Defect(
-                    [f"{column}: {first}{' ...' * (len(rows) > FIRST)}; {FINITE}; {REMEDIES[origin.held]}"], rows
-                )
-        return
-    rows = _rows_where(array, bad)
-    values = (_value(array, row, bad, None) for row in rows[:SHOWN])
-    yield from _listed(name, rows, values, origin, f"{FINITE} (float32)")
+    remedy = f"expected finite numbers; {REMEDIES[origin.held]}"
+    return _bad_cells(name, array, bad, origin, lambda _: "missing or not finite", remedy)
 
 
 def _not_flags(name: str, array: Array, origin: Origin) -> Iterator[Defect]:
-    if array.dtype.kind == "b":
-        return
-    flat = array.reshape(len(array))
-    rows = _rows_where(flat, lambda block: (block != 0) & (block != 1))
-    yield from _listed(name, rows, (str(flat[row]) for row in rows[:SHOWN]), origin, "expected true or false (0 or 1)")
+    return _bad_cells(
+        name,
+        array,
+        lambda block: (block != 0) & (block != 1),
+        origin,
+        lambda value: f"not true or false, such as {value:.6g}",
+        "expected 0 or 1",
+    )
 
 
 def _outside(actions: Array, low: ArrayLike, high: ArrayLike, origin: Origin) -> Iterator[Defect]:
     below, above = np.asarray(low, np.float64), np.asarray(high, np.float64)
-
-    def bad(block: Array) -> Array:
-        return (block < below - slack(below)) | (block > above + slack(above))
-
-    rows = _rows_where(actions, bad)
-    values = (_value(actions, row, bad, origin.names.get("actions")) for row in rows[:SHOWN])
-    expected = "expected actions inside [action_low, action_high]"
-    yield from _listed(
-        "actions", rows, values, origin, f"{expected} = [{_short(below)}, {_short(above)}]", OTHER_BOUNDS
+    return _bad_cells(
+        "actions",
+        actions,
+        lambda block: (block < below - slack(below)) | (block > above + slack(above)),
+        origin,
+        lambda value: f"out of bounds, such as {value:.6g}",
+        f"expected actions inside [action_low, action_high] = [{_short(below)}, {_short(above)}]; {OTHER_BOUNDS}",
     )
+
+
+def _bad_cells(
+    name: str,
+    array: Array,
+    bad: Callable[[Array], Array],
+    origin: Origin,
+    what: Callable[[Any], str],
+    expected: str,
+) -> Iterator[Defect]:
+    """A problem for each single column with bad cells; `what` tells it, of the first such value."""
+    if not len(rows := _rows_where(array, bad)):
+        return
+    cells = array[rows].reshape(len(rows), -1)
+    for feature, flags in enumerate(bad(array[rows]).reshape(len(rows), -1).T):
+        if flags.any():
+            at, value = rows[flags], cells[flags, feature][0]
+            told = f"{origin.label(name, feature)}: {len(at)} {what(value)}, {origin.places(at)}"
+            yield Defect(f"{told}; {expected}", at)
 
 
 def _rows_where(array: Array, bad: Callable[[Array], Array]) -> NDArray[np.intp]:
@@ -239,15 +246,6 @@ def _rows_where(array: Array, bad: Callable[[Array], Array]) -> NDArray[np.intp]
         flags = bad(array[start : start + BLOCK])
         rows.append(start + np.flatnonzero(flags.any(axis=1) if flags.ndim == 2 else flags))
     return np.concatenate(rows) if rows else np.empty(0, np.intp)
-
-
-def _value(array: Array, row: np.intp, bad: Callable[[Array], Array], names: Sequence[str] | None) -> str:
-    """The first bad value of a row, as an error line shows it."""
-    if array.ndim == 1:
-        return str(array[row])
-    feature = int(bad(array[row]).argmax())
-    name = names[feature] if names is not None and feature < len(names) else f"feature {feature}"
-    return f"{array[row, feature]:.8g} in {name}"
 
 
 def moments(
@@ -275,16 +273,3 @@ def slack(bound: NDArray[np.float64]) -> NDArray[np.float64]:
 def _short(bound: NDArray[np.float64]) -> str:
     values = np.unique(bound)
     return f"{values[0]:g}" if len(values) == 1 else f"{values[0]:g}..{values[-1]:g}"
-
-
-def _listed(
-    name: str, rows: NDArray[np.intp], values: Iterator[str], origin: Origin, expected: str, remedy: str = ""
-) -> Iterator[Defect]:
-    if not len(rows):
-        return
-    shown = zip(rows[:SHOWN], values, strict=True)
-    lines = [f"{name}: {origin.place(row)} is {value}; {expected}" for row, value in shown]
-    lines[0] += remedy
-    if len(rows) > SHOWN:
-        lines.append(f"{name}: {len(rows) - SHOWN} more rows like these, the last is {origin.place(rows[-1])}")
-    yield Defect(lines, rows)

@@ -98,7 +98,7 @@ class Dataset:
             "next_observations": next_observations,
         }
         for defect in defects({k: v for k, v in arrays.items() if v is not None}, low, high, columns):
-            raise UserError(f"{name}: {defect.lines[0]}")
+            raise UserError(f"{name}: {defect.line}")
 
         self.name, self.kind = name, kind
         self.task = find_task(task).name if task is not None else None

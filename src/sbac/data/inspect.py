@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sbac.data.columns import BLOCK, OPTIONAL, REQUIRED, SATURATED, SHOWN, moments
+from sbac.data.columns import BLOCK, FIRST, OPTIONAL, REQUIRED, SATURATED, moments
 from sbac.data.dataset import Dataset, jumps
 from sbac.data.formats import minari
 from sbac.data.loading import LogOptions, Reading, Source, joined_logs, load, read, said_once
@@ -15,6 +15,7 @@ from sbac.data.locating import d4rl_folders, data_folder, embedded_file, made_na
 from sbac.data.misleading import misleading
 from sbac.environments.tasks import EMBEDDED, TASKS
 from sbac.errors import UserError
+from sbac.text import counted
 
 FIELDS = REQUIRED + OPTIONAL
 BINS = 12
@@ -151,7 +152,7 @@ def _examine(reading: Reading) -> Findings:
     if wrong:
         wrong_rows = np.unique(np.concatenate([defect.rows for defect in wrong]))
         problems = sum(max(1, len(defect.rows)) for defect in wrong)
-        return Findings([line for defect in wrong for line in defect.lines], [], rows, len(wrong_rows), problems, [])
+        return Findings([defect.line for defect in wrong], [], rows, len(wrong_rows), problems, [])
     data = Dataset(**reading.arguments)
     return Findings([], [*data.notes, *_notes(columns, data)], rows, 0, 0, [])
 
@@ -166,12 +167,12 @@ def _notes(columns: dict[str, ArrayLike], data: Dataset) -> Iterator[str]:
         yield from _rows(both, "flagged as terminal and as time limit; taken as a time limit")
         if stored is not None:
             inside = jumps(data.observations, stored) & ~(data.terminals | data.timeouts)
-            yield from _rows(inside, "inside an episode, but its s' is not the observation of the next row")
+            yield from _rows(inside, "inside an episode with an s' that is not the observation of the next row")
         if not np.asarray(columns["timeouts"]).reshape(-1)[-1] and not data.terminals[-1]:
             yield f"row {len(data) - 1}: the last episode is unfinished; taken as cut by a time limit"
     single = np.zeros(len(data), bool)
     single[data.episodes[np.diff(data.episodes, axis=1)[:, 0] == 1, 0]] = True
-    yield from _rows(single, "an episode of one step")
+    yield from _rows(single, "of episodes of one step")
     if not data.has_next_action.any():
         yield "no row has a next action in its episode: methods that need a' cannot train on this"
     for feature in np.flatnonzero(data.observations.min(axis=0) == data.observations.max(axis=0)):
@@ -180,11 +181,9 @@ def _notes(columns: dict[str, ArrayLike], data: Dataset) -> Iterator[str]:
 
 
 def _rows(flags: NDArray[np.bool_], what: str) -> Iterator[str]:
-    rows = np.flatnonzero(flags)
-    for row in rows[:SHOWN]:
-        yield f"row {row}: {what}"
-    if len(rows) > SHOWN:
-        yield f"{len(rows) - SHOWN} more rows: {what}"
+    if len(rows := np.flatnonzero(flags)):
+        first = ", ".join(map(str, rows[:FIRST]))
+        yield f"{counted(len(rows), 'row')} {what}, the first: {first}"
 
 
 def listing() -> str:

@@ -195,7 +195,7 @@ def dataset_of(reading: Reading) -> Dataset:
         return Dataset(**arguments)
     except UserError:
         for defect in reading.defects():  # which knows names and lines
-            raise UserError(f"{arguments['name']}: {defect.lines[0]}") from None
+            raise UserError(f"{arguments['name']}: {defect.line}") from None
         raise
 
 
