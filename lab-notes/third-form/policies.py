@@ -30,6 +30,7 @@ ESTIMATE, IMPROVE = 200_000, 100_000
 JOBS: dict[str, tuple[str, dict[str, Any], tuple[int, ...], str | None]] = {
     # method, options, steps, whose phase estimate is taken
     "mu": ("sbac", {"critic": "mu", "alpha": [1 / 16, 1.0]}, (ESTIMATE, IMPROVE), None),
+    "mu-1": ("sbac", {"critic": "mu", "alpha": [1.0]}, (ESTIMATE, IMPROVE), None),
     "pi": ("sbac", {"critic": "pi", "alpha": [1 / 8, 1 / 4, 1 / 2]}, (0, IMPROVE), "mu"),
     "expectile": ("sbac", {"critic": "expectile", "alpha": [1 / 4]}, (ESTIMATE, IMPROVE), None),
 }
