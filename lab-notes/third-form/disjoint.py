@@ -1,7 +1,7 @@
 """Disjoint committees of three beside their members: python lab-notes/third-form/disjoint.py POLICIES OUT.jsonl LOG ...
 
-POLICIES/LOG has the policies of one setting (`policies.py train --jobs mu-1 --seeds 400 ... 414`), three by three in the
-order of their seeds.
+POLICIES/LOG has the policies of one setting (`policies.py train --jobs mu-1 --seeds 400 ... 414`), three by three in
+the order of their seeds.
 """
 
 import json
@@ -25,6 +25,4 @@ for log in logs:
             scores, lengths = np.round(played.scores, 2).tolist(), list(played.lengths)
             lines.write(json.dumps({"log": log, "policy": name, "scores": scores, "lengths": lengths}) + "\n")
             lines.flush()
-            print(
-                log, name, f"{np.mean(scores):.1f}, worst {min(scores):.1f}, {np.mean(lengths):.0f} steps", flush=True
-            )
+            print(log, name, f"{np.mean(scores):.1f}, worst {min(scores):.1f}", flush=True)
