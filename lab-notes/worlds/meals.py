@@ -5,10 +5,11 @@ more than 30 g and its deviation before the tanh, Q by bolus, and each policy's 
 """
 
 import sys
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
-from safetensors.numpy import load_file
+from safetensors.numpy import load
 
 import sbac
 from sbac.algorithms.sbac import SBACConfig
@@ -34,7 +35,7 @@ meals, quiet = carbs > 30, (carbs == 0) & (glucose < 180)
 states = jnp.asarray(scaling.states(data.observations))
 actions = jnp.asarray(scaling.actions(data.actions))
 for path in checkpoints:
-    arrays = load_file(path)
+    arrays = load(Path(path).read_bytes())
     clone = GaussianPolicy(network(arrays, "estimate/clone/model/net", 0))(states)
     deviation = np.exp(np.asarray(clone.log_std))[:, 1]
     units = 7.5 * (np.asarray(clone.mode())[meals, 1] + 1)
