@@ -290,14 +290,15 @@ def policy_objective(
 def next_values_of_policy(
     config: SBACConfig, policy: GaussianPolicy, clone: GaussianPolicy, target: Critic, batch: Batch, key: PRNGKeyArray
 ) -> Float[Array, "members batch"]:
-    """Q'(s', a') - critic_penalty * alpha * half the squared distance of a' from the clone in its deviations, a' ~ pi.
+    """Q'(s', a') - critic_penalty * alpha * half the squared distance of pi's mean from the clone's, in deviations of
+    the clone; a' ~ pi.
 
-    The distance is what log mu takes from objective (8), counted from the clone's own mean, where nothing is paid.
+    The distance is what log mu takes from objective (8), counted from the clone's own mean, where nothing is paid. Pi's
+    own noise is not paid for: where the clone is as narrow as a deviation can be, pi could not avoid it.
     """
-    u = policy(batch.next_observations).sample_pre_tanh(key)
-    values = target(batch.next_observations, jnp.tanh(u))
-    mu = clone(batch.next_observations)
-    distance = 0.5 * (((u - mu.mean) * jnp.exp(-mu.log_std)) ** 2).sum(-1)
+    pi, mu = policy(batch.next_observations), clone(batch.next_observations)
+    values = target(batch.next_observations, jnp.tanh(pi.sample_pre_tanh(key)))
+    distance = 0.5 * (((pi.mean - mu.mean) * jnp.exp(-mu.log_std)) ** 2).sum(-1)
     price = config.penalty * config.alpha * jnp.abs(values).mean() if config.scale_free else config.alpha
     return values - config.critic_penalty * price * distance
 
