@@ -227,6 +227,15 @@ def test_the_promise_lies_between_the_model_and_the_model_put_right_as_the_log_e
     assert estimate.episode_high - 330.0 == pytest.approx(math.hypot(6.313752 * 1.5 * math.sqrt(200.0), 60.0))
 
 
+def test_what_the_model_gives_the_log_itself_too_much_is_taken_off() -> None:
+    """A world whose disturbances cost 1 an episode, and a model without them: what does as the log does gains nothing."""
+    said = {"log_episode": -2.5, "model_episode": -1.5, "model_episode_spread": 0.1, "model_episode_draws": 5}
+    plain, generous = conclude(sound(LOGGED, GAINS, **said)), conclude(sound(LOGGED, GAINS, **said, model_missed=1.0))
+    assert generous.episode == pytest.approx(-2.5)
+    assert generous.episode_high == pytest.approx(plain.episode_high - 1.0)
+    assert conclude(sound(LOGGED, GAINS, **said, model_missed=-1.0)).episode == plain.episode
+
+
 def test_a_policy_that_was_learned_from_the_log_has_a_wider_interval() -> None:
     learned = conclude(sound(missed=0.0, return_deviation=2.0), learned=True)
     half = math.hypot(2.919986 * 0.1, UNKNOWN * 2.0)

@@ -127,8 +127,10 @@ def conclude(facts: Facts, learned: bool = False, watches: Sequence[Watched] = (
         value, episode = facts["log"] + gain.mean, combined(said, "episode")
     episode_optimism = OPTIMISM * facts["distance"] * episode_unit
     possible = facts.get("lowest_episode", -math.inf), facts.get("highest_episode", math.inf)
+    # A model that gives the log itself more than it earned gives a policy more, too: it knows nothing of disturbances.
+    generous = max(0.0, facts.get("model_missed", 0.0))
     mean, low, high = np.clip(
-        episode.mean + np.array([0.0, -episode_half - episode_optimism, episode_half]), *possible
+        episode.mean - generous + np.array([0.0, -episode_half - episode_optimism, episode_half]), *possible
     ).tolist()
     if episode_goes_beyond(facts):
         mean = math.nan
