@@ -377,7 +377,6 @@ def main() -> int:
         assert ended.code == 0, ended.text
         (made / "run").rename(made / "whole")
         import sbac.lab.report.markdown
-
         import sbac.report.card
         import sbac.training.train  # noqa: F401
         from sbac.cli import report  # noqa: F401
