@@ -416,8 +416,8 @@ def test_an_archive_of_many_arrays_is_opened_a_few_times(tmp_path, monkeypatch):
     original = zipfile.ZipFile.__init__
     monkeypatch.setattr(zipfile.ZipFile, "__init__", lambda *args, **options: opened.append(original(*args, **options)))
     columns = {f"obs_{i}": np.zeros(3) for i in range(40)} | {"actions": np.zeros((3, 1)), "rewards": np.zeros(3)}
-    np.savez(tmp_path / "wide.npz", **columns)
-    assert load(tmp_path / "wide.npz").observations.shape == (3, 40) and len(opened) < 10
+    write_npz(tmp_path, columns)
+    assert load(tmp_path / "log.npz").observations.shape == (3, 40) and len(opened) < 10
 
 
 def test_a_format_is_a_file_and_a_line(plain, tmp_path, monkeypatch):

@@ -83,7 +83,7 @@ def load(
         frame: Any = source
         if not hasattr(frame, "columns") or not hasattr(frame, "__getitem__"):
             raise UserError(f"expected a name, a path, arrays by name, a DataFrame or a Dataset, got {type(frame)}")
-        source = Table({str(name): np.asarray(frame[name]) for name in frame.columns})
+        source = FrameColumns({str(name): np.asarray(frame[name]) for name in frame.columns})
     bounds = action_low, action_high
     options = LogOptions(task, columns, horizon, *bounds, environment, max_bytes, missing, continuous)
     data = joined_logs([dataset_of(read(part, options)) for part in parts_of(source)])
@@ -228,7 +228,7 @@ def _widths(log: Log) -> dict[str, int]:
     return {field: column.shape[1] for field, column in log.columns.items() if len(column.shape) == 2}
 
 
-class Table(dict[str, NDArray[Any]]):
+class FrameColumns(dict[str, NDArray[Any]]):
     """The columns of a DataFrame: of single numbers, of which a vector may have one."""
 
 
@@ -246,7 +246,7 @@ def log_in_memory(source: Mapping[str, ArrayLike], columns: ColumnMap | None) ->
                 array = np.array([numbers[value] for value in array.tolist()])
             elif field == "time" and array.dtype.kind == "M":
                 array = array.astype("datetime64[us]").astype(np.float64) / 1e6
-            elif field in VECTORS and isinstance(source, Table) and len(members) == 1:
+            elif field in VECTORS and isinstance(source, FrameColumns) and len(members) == 1:
                 array = array.reshape(-1, 1)
             arrays[name] = array
     declared = {name: Column(array.shape, array.dtype) for name, array in arrays.items()}
