@@ -56,10 +56,9 @@ def log_of(asked: argparse.Namespace) -> tuple[sbac.Dataset, Play | None]:
         data = sbac.load(asked.log, columns=columns or None, action_low=low, action_high=high)
         where = data.task or data.environment
 
-    def play(policy: sbac.Policy, episodes: int) -> list[float]:
-        return sbac.evaluate(policy, where, episodes=episodes, seed=50_000).returns
-
-    return data, None if where is None else play
+    if where is None:
+        return data, None
+    return data, lambda policy, episodes: sbac.evaluate(policy, where, episodes=episodes, seed=50_000).returns
 
 
 def main() -> None:

@@ -13,7 +13,6 @@ from sbac.learning.answer import (
     Decision,
     answer_lines,
     decide_on,
-    doubts_of,
     episodes_to_settle,
     next_step,
 )
@@ -115,9 +114,7 @@ def test_where_nothing_is_believable_the_clone_is_handed_over_without_a_promise(
 
 
 def test_of_too_few_rows_nothing_is_believed() -> None:
-    short = point_log(episodes=5)
-    assert not doubts_of(point_log()) and "the log has 150 rows" in doubts_of(short)[0]
-    decision = decide_on(choice(POLICY, COPY), doubts_of(short))
+    decision = decide_on(choice(POLICY, COPY), enough_rows=False)
     assert decision.row is COPY and not decision.believed
 
 

@@ -241,7 +241,7 @@ def test_what_is_refused_before_anything_is_written(
         ("point.npz --action-high inf", "action_high: expected finite bounds"),
         ("point.npz --columns rewards=profit", "no column 'profit'; the file has action"),
         ("point.npz --ends 'height < 1'", "ends 'height < 1': unknown column 'height'"),
-        ("point.npz --watch glucose", "unknown column 'glucose'"),
+        ("point.npz --watch glucose", "unknown column to watch 'glucose'"),
     ):
         assert cli.main(["learn", *split(words)]) == 2
         said = capsys.readouterr().err

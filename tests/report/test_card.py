@@ -11,7 +11,7 @@ from markupsafe import Markup
 import sbac
 from sbac.policy import Policy
 from sbac.records import Settings
-from sbac.report.card import build_card, largest, returns_picture
+from sbac.report.card import build_card, largest, members_text, returns_picture
 from sbac.runs import DataRecord, Run, RunRecord, Watch
 from sbac.trust.behaviour import behaviour_at, clone, compared_rows, departures
 from sbac.trust.choice import CHOICE_FORMAT, CandidateRecord, ChoiceRecord, LogRecord
@@ -146,6 +146,14 @@ def test_a_state_where_both_act_alike_is_no_departure(log) -> None:
     distances = np.full(len(rows), 100.0)
     assert len(largest(log, model, far, rows, distances)) == 5
     assert largest(log, model, alike, rows, distances) == []
+
+
+def test_how_far_the_members_of_a_committee_are_apart() -> None:
+    still = Policy("deterministic", policy().arrays | {"policy/biases/0": np.zeros(1, np.float32)}, policy().config)
+    (text,) = members_text(sbac.committee([policy(), still]), np.zeros((5, 3), np.float32))
+    apart = f"{100 * 3 * np.tanh(1.0) / 2 / 6:.1f} %"  # half of their distance, of the range from -3 to 3
+    assert text.startswith(f"Its 2 members are apart by {apart} ") and f"than {apart} in one state in ten" in text
+    assert members_text(policy(), np.zeros((5, 3), np.float32)) == []
 
 
 def test_the_picture_holds_everything() -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from sbac import files
 from sbac.data import Dataset
 from sbac.errors import UserError
-from sbac.learning.plan import FEWEST_ROWS, LearnPlan
+from sbac.learning.plan import LearnPlan
 from sbac.policy import Policy
 from sbac.records import parse
 from sbac.report.verdict import policy_name, verdict_lines
@@ -100,20 +100,14 @@ class Decision(NamedTuple):
     reason: str
 
 
-def doubts_of(data: Dataset) -> list[str]:
-    """Why nothing that is estimated from this log can be believed."""
-    few = f"the log has {len(data)} rows; at least {FEWEST_ROWS:,} are needed to promise anything"
-    return [few] if len(data) < FEWEST_ROWS else []
-
-
-def decide_on(choice: Choice, log_doubts: Sequence[str] = ()) -> Decision:
+def decide_on(choice: Choice, enough_rows: bool = True) -> Decision:
     """Of the candidates that nothing speaks against, the judge's choice, if it is above the log.
 
     Where none of them is above the log, what there is is kept. Where something speaks against all of them, the clone is
     handed over. Where the judge cannot tell settings apart, all seeds of its choice act together: on development logs
     that was better than one of them more often than not.
     """
-    believed = [row for row in choice.candidates if not (row.set_aside or log_doubts)]
+    believed = [row for row in choice.candidates if enough_rows and not row.set_aside]
     if not believed:
         clone = next(row for row in choice.candidates if row.label == CLONE)
         return Decision(clone, False, "no estimate can be believed")

@@ -22,11 +22,10 @@ from sbac.learning.answer import (
     Decision,
     answer_lines,
     decide_on,
-    doubts_of,
     next_step,
     opening_lines,
 )
-from sbac.learning.plan import LearnPlan
+from sbac.learning.plan import FEWEST_ROWS, LearnPlan
 from sbac.policy import Policy
 from sbac.records import as_json
 from sbac.report.card import build_card
@@ -73,8 +72,8 @@ def write(
 
     shown: the folder as the reader knows it; None: it will be gone.
     """
-    data, choice, log_doubts = learned.data, learned.choice, doubts_of(learned.data)
-    decision = decide_on(choice, log_doubts)
+    data, choice = learned.data, learned.choice
+    decision = decide_on(choice, len(data) >= FEWEST_ROWS)
     promise = promise_of(decision.row, choice.record.log) if decision.row is not None and decision.believed else None
     record = keep_choice(learned, decision, folder)
     policy = None if decision.row is None else hand_over(learned.runs[0], record, folder)
@@ -82,7 +81,7 @@ def write(
     card = build_card(learned.runs[0], read_log(learned.judged_on, record.discount), record, opening=opening)
     files.write_atomic(folder / CARD_FILE, card.encode())
     reasons = [] if decision.row is None else decision.row.warnings
-    warnings = [*reasons, *log_doubts, *learned.problems]
+    warnings = [*reasons, *learned.problems]
     plan = plan.with_time("write", lap())
     names = [POLICY_FILE, ONNX_FILE, CARD_FILE]
     written = ", ".join([*(name for name in names if (folder / name).exists()), REPORT_FILE])
