@@ -228,7 +228,7 @@ def test_the_promise_lies_between_the_model_and_the_model_put_right_as_the_log_e
 
 
 def test_what_the_model_gives_the_log_itself_too_much_is_taken_off() -> None:
-    """A world whose disturbances cost 1 an episode, and a model without them: what does as the log does gains nothing."""
+    """A world whose disturbances cost 1 an episode, a model without them: what does as the log does gains nothing."""
     said = {"log_episode": -2.5, "model_episode": -1.5, "model_episode_spread": 0.1, "model_episode_draws": 5}
     plain, generous = conclude(sound(LOGGED, GAINS, **said)), conclude(sound(LOGGED, GAINS, **said, model_missed=1.0))
     assert generous.episode == pytest.approx(-2.5)
