@@ -198,8 +198,8 @@ def test_the_leaves_of_a_config_are_its_per_policy_fields() -> None:
     stacked = stack(configs)
     np.testing.assert_array_equal(stacked.ratio.log_w_clip, [2.0, 4.0])
     assert stacked.ratio.form == "exact" and stacked.hidden == (256, 256, 256)
-    per_run_fields = [f for f in fields_of(SBACConfig).values() if f.spec.per_policy]
-    assert len(jax.tree.leaves(stacked)) == len(per_run_fields) > 10
+    per_policy_fields = [f for f in fields_of(SBACConfig).values() if f.spec.per_policy]
+    assert len(jax.tree.leaves(stacked)) == len(per_policy_fields) > 10
     assert all(leaf.shape == (2,) for leaf in jax.tree.leaves(stacked))
 
 

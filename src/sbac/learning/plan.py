@@ -27,7 +27,7 @@ FEWEST_ROWS = 1_000
 
 @dataclass(frozen=True)
 class LearnCandidate:
-    """Policies of one launch: one for each setting and seed."""
+    """Policies of one run: one for each setting and seed."""
 
     name: str
     """Of its folder."""
