@@ -79,7 +79,7 @@ def test_the_text_says_what_was_left_out_what_worsens_and_what_ends_suggest() ->
     row = replace(by_episode(1.0, 300.0), watched=[falls], left_out=["the learned model is left out"])
     log = replace(logged(), suggested_end="height < 0.7", warnings=["rows mislead"], notes=["cut"])
     text = choice_text(Choice(None, ChoiceRecord(2, row.label, True, "best", log, 0.99, [row]), USUAL))  # type: ignore
-    rate = "end: the log 10.0 % of the episodes end early, the policy 40.0 % [20.0 %, 60.0 %]"
+    rate = "episodes that end early: the log 10.0 %, the policy 40.0 % [20.0 %, 60.0 %]"
     assert [line for line in text.splitlines() if line.startswith(("watched", "note", "warning"))] == [
         f"watched: {rate}",
         "note: cut",
@@ -257,7 +257,7 @@ def test_the_answer_says_what_is_watched_and_what_about_the_log_misleads(
     shares = data.observations[:, 1].mean(), 100 * data.observations[:, 1:3].sum(1).mean()
     assert f"watched: in_range: the log {shares[0]:.4f} on average, the policy " in text
     assert f"watched: o1 > 0.5 or o2 > 0.5: the log {shares[1]:.1f} % of the steps, the policy " in text
-    assert "watched: end: the log 0.0 % of the episodes end early, no estimate for the policy" in text
+    assert "watched: episodes that end early: the log 0.0 %, no estimate for the policy" in text
     assert "note: few episodes: the log is judged in 40 blocks of about 50 steps, each as an episode" in text
     assert "warning: the log: 2,000 rows mislead" in text
     true = int(data.observations[1:, 0].sum())

@@ -53,7 +53,8 @@ def assert_same_results(ours: Path, theirs: Path) -> None:
         files = {str(path.relative_to(runs)): path.read_bytes() for path in runs.rglob("*") if path.is_file()}
         for name in (name for name in files if name.endswith("config.json")):
             config = json.loads(files[name])
-            config.pop("paths", None)  # where this machine has the log; a node is sent its rows
+            for elsewhere in ("paths", "reading"):  # where this machine has the log; a node is sent its rows
+                config.pop(elsewhere, None)
             files[name] = json.dumps(config).encode()
         return files
 
