@@ -88,7 +88,7 @@ def gpu_candidates(first: float, second: float, third: float) -> list[LearnCandi
 
 
 QUICK, FULL = EFFORTS["quick"], EFFORTS["full"]
-BRISK = replace(QUICK, replicates=3, steps=(2_000, 3_000), model_hidden=(128, 128), model_steps=3_000, model_members=5)
+BRISK = replace(QUICK, replicates=3, steps=(2_000, 3_000), model_steps=3_000, model_members=5)
 GLANCE = replace(QUICK, replicates=2, steps=(2_900, 100), model_hidden=(64, 64), model_steps=500)
 """Of a log from which nothing can be promised: the card needs a judge, and the clone its steps."""
 PI, PI_QUARTER = sbac_candidate("pi", 1.0, 285), sbac_candidate("pi", 0.25, 90, "pi-1")
