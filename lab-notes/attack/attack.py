@@ -271,7 +271,7 @@ def attack_record(folder: Path, rng: random.Random, number: int) -> tuple[Path, 
     dear, cheap = [], []
     for words in commands(folder, path):
         (dear if {"--out", "--try"} & set(words) and words[0] in ("report", "select") else cheap).append(words)
-    words = rng.choice(dear if not cheap or rng.random() < 0.15 else cheap)
+    words = rng.choice(dear if not cheap or (dear and rng.random() < 0.15) else cheap)
     return path, lambda: cli.main(words)
 
 
