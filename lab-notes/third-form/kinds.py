@@ -42,7 +42,7 @@ def main(out: Path, scratch: Path) -> None:
     for pair, job in [(pair, job) for job in JOBS for pair in LOGS]:
         options, steps, source = JOBS[job]
         began = time.monotonic()
-        launches = []
+        open_runs = []
         for name in LOGS[pair]:
             folder = scratch / "runs" / name / job
             shutil.rmtree(folder, ignore_errors=True)
@@ -52,8 +52,8 @@ def main(out: Path, scratch: Path) -> None:
             request = OfflineRequest(
                 data=logs[name], algorithm="sbac", folder=Folder(folder), grid=grid, evaluating=playing, warm_start=warm
             )
-            launches.append(OpenRun.open(request))
-        train_runs(launches, workers=4, checkpoint_seconds=600.0, progress=False)
+            open_runs.append(OpenRun.open(request))
+        train_runs(open_runs, workers=4, checkpoint_seconds=600.0, progress=False)
         for name in LOGS[pair]:
             played = (scratch / "runs" / name / job / "evaluations.jsonl").read_text().splitlines()
             record(out / "kinds.jsonl", name, job, steps, options["critic"], [json.loads(line) for line in played])

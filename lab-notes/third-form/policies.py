@@ -52,7 +52,7 @@ def train(out: Path, scratch: Path, logs: Sequence[str], seeds: Sequence[int], j
 
 def trained(folder: Path, data: Mapping[str, sbac.Dataset], job: str, seeds: Sequence[int]) -> dict[str, Run]:
     method, options, steps, source = JOBS[job]
-    launches: list[OpenRun] = []
+    open_runs: list[OpenRun] = []
     for name, log in data.items():
         path = folder / name / job
         shutil.rmtree(path, ignore_errors=True)
@@ -64,8 +64,8 @@ def trained(folder: Path, data: Mapping[str, sbac.Dataset], job: str, seeds: Seq
             evaluating=Evaluating(evaluate=False),
             warm_start=None if source is None else WarmStart(str(path.with_name(source)), ["estimate"]),
         )
-        launches.append(OpenRun.open(request))
-    runs = train_runs(launches, checkpoint_seconds=600.0, progress=False)
+        open_runs.append(OpenRun.open(request))
+    runs = train_runs(open_runs, checkpoint_seconds=600.0, progress=False)
     return dict(zip(data, runs, strict=True))
 
 

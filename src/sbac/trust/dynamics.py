@@ -54,7 +54,7 @@ class Model(eqx.Module):
 
     members: MemberNets
     scales: Scales
-    noise: bool = eqx.field(static=True)
+    draws: bool = eqx.field(static=True)
     """Whether what it expects is drawn from a member's deviation."""
     exact_ends: bool = eqx.field(static=True)
     """Whether the end was learned from true next states, and not from those that the member expects."""
@@ -79,7 +79,7 @@ class Model(eqx.Module):
         def member(member: MemberNets) -> tuple[Array, ...]:
             moves = split(member.moves(states, actions), states.shape[1])
             expected = states + self.scales.change * moves.change
-            drawn = expected + self.scales.change * jnp.exp(moves.log_std) * noise if self.noise else expected
+            drawn = expected + self.scales.change * jnp.exp(moves.log_std) * noise if self.draws else expected
             seen = drawn if self.exact_ends else expected
             ends = jax.nn.sigmoid(end_logit(self.scales, member.ends, states, actions, seen))
             if self.ends_by is not None:

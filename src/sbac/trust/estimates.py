@@ -107,7 +107,7 @@ def conclude(facts: Facts, learned: bool = False, watches: Sequence[Watched] = (
     The value is the log's own plus the gain. The interval is Student's t for the spreads, widened by how far the
     estimators are apart, by how far the networks miss the log's own value, and for a policy that was learned from the
     same log by what no resampling shows and, to below, by its optimism. That of a whole episode is built alike, of
-    what is said of episodes, in deviations of what the log's earn.
+    what is said of episodes, in deviations of what the log's earn, less what the model gives the log itself too much.
     """
     said, (facts, left_out) = facts, believed(facts)
     unit, episode_unit = (facts[name] if learned else 0.0 for name in ("return_deviation", "episode_deviation"))
@@ -127,7 +127,7 @@ def conclude(facts: Facts, learned: bool = False, watches: Sequence[Watched] = (
         value, episode = facts["log"] + gain.mean, combined(said, "episode")
     episode_optimism = OPTIMISM * facts["distance"] * episode_unit
     possible = facts.get("lowest_episode", -math.inf), facts.get("highest_episode", math.inf)
-    # A model that gives the log itself more than it earned gives a policy more, too: it knows nothing of disturbances.
+    # A model without the world's disturbances gives the log more than it earned, and a policy no less.
     generous = max(0.0, facts.get("model_missed", 0.0))
     mean, low, high = np.clip(
         episode.mean - generous + np.array([0.0, -episode_half - episode_optimism, episode_half]), *possible
