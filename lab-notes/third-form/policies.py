@@ -1,10 +1,12 @@
-"""Trains the third form's list and its rivals on made logs, forms committees, and plays all of them.
+"""Trains the third form's list and its rivals on made logs, forms committees, judges and plays all of them.
 
 python lab-notes/third-form/policies.py train OUT SCRATCH --logs hopper-medium-made --seeds 400 401 402
+python lab-notes/third-form/policies.py judge OUT SCRATCH --logs ... --effort quick
 python lab-notes/third-form/policies.py play OUT SCRATCH --logs ...
 
 Logs of one call are of one shape and train in one program. OUT/LOG has every policy's file, the last row of each
-training (JOB.json) and `truth.jsonl`, a row a policy: what it did in the simulator. What is there is not done again.
+training (JOB.json), `judged-EFFORT.json`, what the judge says of each policy and of its clone, and `truth.jsonl`, a row
+a policy: what it did in the simulator. What is there is not done again.
 """
 
 import argparse
@@ -12,6 +14,7 @@ import json
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +23,24 @@ import numpy as np
 import sbac
 from sbac.evaluation.worker import Pool
 from sbac.making.making import make_datasets
+from sbac.records import as_json
 from sbac.runs import Run, WarmStart
 from sbac.training.folder import Folder
 from sbac.training.loop import train_runs
 from sbac.training.open_run import OpenRun
 from sbac.training.request import Evaluating, Grid, OfflineRequest
+from sbac.trust.behaviour import clone_policy, cloned
+from sbac.trust.choice import CLONE
+from sbac.trust.choosing import judged_candidates
+from sbac.trust.contenders import Contender
+from sbac.trust.evidence import EFFORTS, Question, find_effort
+from sbac.trust.log import read_log
 
 ESTIMATE, IMPROVE = 200_000, 100_000
 JOBS: dict[str, tuple[str, dict[str, Any], tuple[int, ...], str | None]] = {
     # method, options, steps, whose phase estimate is taken
-    "mu": ("sbac", {"critic": "mu", "alpha": [1 / 16, 1.0]}, (ESTIMATE, IMPROVE), None),
-    "mu-1": ("sbac", {"critic": "mu", "alpha": [1.0]}, (ESTIMATE, IMPROVE), None),
+    "mu": ("sbac", {"critic": "mu", "alpha": [1.0]}, (ESTIMATE, IMPROVE), None),
+    "mu-free": ("sbac", {"critic": "mu", "alpha": [1 / 16]}, (0, IMPROVE), "mu"),
     "pi": ("sbac", {"critic": "pi", "alpha": [1 / 8, 1 / 4, 1 / 2]}, (0, IMPROVE), "mu"),
     "expectile": ("sbac", {"critic": "expectile", "alpha": [1 / 4]}, (ESTIMATE, IMPROVE), None),
 }
@@ -74,7 +84,7 @@ def save(out: Path, job: str, run: Run) -> None:
     out.mkdir(parents=True, exist_ok=True)
     settings: dict[str, list[sbac.Policy]] = {}
     for policy in run.policies:
-        setting = f"{job}-{policy.config.get('alpha', 'one')}"
+        setting = f"{job.removesuffix('-free')}-{policy.config.get('alpha', 'one')}"
         settings.setdefault(setting, []).append(policy)
         policy.save(out / f"{setting}-{policy.config['seed']}.safetensors")
     for setting, several in settings.items():
@@ -91,6 +101,25 @@ def last_metrics(run: Run) -> dict[str, dict[str, float]]:
         numbers = {f"{row['phase']}/{name}": value for name, value in row.items() if isinstance(value, float)}
         rows.setdefault(f"{row.get('alpha', 'one')}-{row['seed']}", {}).update(numbers)
     return rows
+
+
+def judge(out: Path, scratch: Path, logs: Sequence[str], effort: str) -> None:
+    for name in logs:
+        told = out / name / f"judged-{effort}.json"
+        if told.exists():
+            continue
+        began = time.monotonic()
+        log = read_log(sbac.load(scratch / "data" / f"{name}.npz"), 0.99)
+        question = Question(log, [], find_effort(effort))
+        clone_policy(log, question.once(cloned), 0).save(out / name / f"{CLONE}-{effort}.safetensors")
+        files = [
+            f for f in sorted((out / name).glob("*.safetensors")) if not f.stem.startswith(CLONE) or effort in f.stem
+        ]
+        judged = [Contender(file.stem, sbac.Policy.load(file), file) for file in files]
+        question = replace(question, policies=[each.policy for each in judged if each.is_finite])
+        rows = [as_json(row) for row in judged_candidates(question, judged)]
+        told.write_text(json.dumps(rows))
+        print(name, effort, f"{len(rows)} judged, {time.monotonic() - began:.0f} s", flush=True)
 
 
 def play(out: Path, logs: Sequence[str], episodes: int) -> None:
@@ -117,13 +146,14 @@ def play(out: Path, logs: Sequence[str], episodes: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("stage", choices=["train", "play"])
+    parser.add_argument("stage", choices=["train", "judge", "play"])
     parser.add_argument("out", type=Path)
     parser.add_argument("scratch", type=Path)
     parser.add_argument("--logs", nargs="+", required=True)
     parser.add_argument("--seeds", nargs="+", type=int, default=[400, 401, 402])
     parser.add_argument("--jobs", nargs="+", default=list(JOBS), choices=list(JOBS))
     parser.add_argument("--episodes", type=int, default=50)
+    parser.add_argument("--effort", default="quick", choices=list(EFFORTS))
     parser.add_argument("--small", action="store_true", help="a trial of the script: few steps, small networks")
     args = parser.parse_args()
     if args.small:
@@ -132,5 +162,7 @@ if __name__ == "__main__":
             JOBS[name] = (method, {**options, "hidden": (16, 16), "batch_size": 16}, few, source)
     if args.stage == "train":
         train(args.out, args.scratch, args.logs, args.seeds, args.jobs)
+    elif args.stage == "judge":
+        judge(args.out, args.scratch, args.logs, args.effort)
     else:
         play(args.out, args.logs, args.episodes)
