@@ -133,7 +133,7 @@ def play(out: Path, logs: Sequence[str], episodes: int) -> None:
                 for file, answer in zip(files, answers, strict=True):
                     played = answer.result()
                     kept = ("returns", "lengths", "scores", "discounted_returns")
-                    row = {key: np.round(played[key], 3).tolist() for key in kept}
+                    row = {key: np.round(played[key], 3).tolist() for key in kept if played[key] is not None}
                     lines.write(json.dumps({"log": log, "policy": file.stem} | row) + "\n")
                     print(
                         log,
