@@ -340,7 +340,7 @@ def test_a_long_tail_is_no_fault_but_a_number_for_nothing_and_another_unit_in_it
         return {name: rows.tolist() for name, (rows, _, _) in view.far.items()}, units
 
     assert told(drawn) == ({}, [])
-    for number in (-999, 9999):
+    for number in (-999, 9999, 1234.5):
         faulty = drawn.copy()
         faulty[700] = number
         assert told(faulty) == ({f"o{column}": [700] for column in range(columns)}, [])
