@@ -2,7 +2,7 @@
 
     python lab-notes/attack/attack.py --policies 3000 --records 3000 --seed 1
 
-Every case has 3 GiB and two minutes. It must end with exit code 0, or with 2 and one line; it may
+Every case has 3 GiB and two minutes of the processor. It must end with exit code 0, or with 2 and one line; it may
 change no other file; and a policy that is read must act with finite numbers inside its bounds. A failure names its
 case, and the same seed repeats it. Bytes are damaged by `make torture`, which also has the kills.
 """
@@ -306,7 +306,7 @@ def cases(name: str, folder: Path, numbers: range, seed: int, prepare: Callable[
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     warnings.simplefilter("ignore")
     for number in numbers:
-        signal.alarm(PATIENCE)
+        signal.setitimer(signal.ITIMER_PROF, PATIENCE)  # of the processor: other programs may slow this one
         path, work = prepare(folder, random.Random(f"{seed} {name} {number}"), number)
         before, said = contents(folder, path), io.StringIO()
         try:
@@ -331,7 +331,8 @@ def attack(name: str, folder: Path, count: int, seed: int, prepare: Callable[...
     failures, began, number = 0, time.monotonic(), 0
     while number < count and time.monotonic() - began < seconds:
         out, last = folder.parent / "output.txt", min(count, number + TOGETHER)
-        ended = wait(start(lambda: cases(name, folder, range(number, last), seed, prepare), out), out)  # noqa: B023
+        child = start(lambda: cases(name, folder, range(number, last), seed, prepare), out)  # noqa: B023
+        ended = wait(child, out, TOGETHER * PATIENCE)
         for line in (line for line in ended.text.splitlines() if line.startswith("@")):
             number, (code, file, *wrong) = int(line[1:].split()[0]) + 1, line.split()[1:]
             ends[code] += 1
@@ -373,7 +374,7 @@ def main() -> int:
         made = folder / "records"
         made.mkdir()
         text = folder / "made.txt"
-        ended = wait(start(lambda: make_run(made) or 0, text), text, 900.0)
+        ended = wait(start(lambda: make_run(made) or 0, text), text, TOGETHER * PATIENCE)
         assert ended.code == 0, ended.text
         (made / "run").rename(made / "whole")
         import sbac.lab.report.markdown

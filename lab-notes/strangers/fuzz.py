@@ -30,7 +30,7 @@ from pyarrow import parquet
 from sbac.cli import main
 
 SECONDS = 30
-"""What a command may take before it counts as hanging."""
+"""Of the processor: what a command may take before it counts as hanging."""
 ODD = [
     "",
     " ",
@@ -243,8 +243,8 @@ def stopped(*_: object) -> None:
 def told(words: list[str]) -> tuple[int | str, str]:
     """The exit code and the output of a command, or what went wrong."""
     out = io.StringIO()
-    signal.signal(signal.SIGALRM, stopped)
-    signal.alarm(SECONDS)
+    signal.signal(signal.SIGPROF, stopped)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -254,7 +254,7 @@ def told(words: list[str]) -> tuple[int | str, str]:
     except BaseException:
         return "traceback", traceback.format_exc()
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def wrongs(seed: int) -> tuple[list[dict[str, Any]], Counter[str]]:

@@ -74,6 +74,7 @@ def test_the_caller_outranks_the_file_and_the_file_outranks_the_environment(wide
         ({"task": 3}, "task: expected a name"),
         ({"max_bytes": "4G"}, "max_bytes: expected a whole number"),
         ({"max_bytes": 0}, "max_bytes 0: expected at least 1"),
+        ({"missing": "guess"}, "unknown way with missing values"),
     ],
 )
 def test_bad_options_get_one_line(options, message, wide, tmp_path):

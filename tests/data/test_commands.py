@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 import sbac
@@ -27,6 +26,10 @@ COLUMNS = [
     "terminals=tripped",
     "episode=trial",
 ]
+
+
+class Reached(Exception):
+    pass
 
 
 @pytest.fixture
@@ -96,9 +99,6 @@ def test_bad_options_end_with_one_line(words, message, odd, capsys, tmp_path):
 
 
 def test_train_takes_the_same_options(odd, monkeypatch):
-    class Reached(Exception):
-        pass
-
     def instead(data, algorithm, **options):
         assert data.observations.shape == (5, 3) and data.action_high.tolist() == [2] and len(data.episodes) == 2
         assert options["environment"] == "Pendulum-v1"
@@ -119,19 +119,9 @@ def test_a_minari_dataset_is_evaluated_in_its_own_environment(log, tmp_path):
     box = json.dumps({"type": "Box", "shape": [1], "low": [-1.0], "high": [1.0]})
     for env_id, expected in (("MountainCarContinuous-v0", "MountainCarContinuous-v0"), ("Nowhere-v7", None)):
         spec = json.dumps({"id": env_id, "kwargs": {}})
-        folder = write_minari_of(tmp_path / env_id, columns, action_space=box, env_spec=spec)
+        folder = write_minari(tmp_path / env_id, columns, action_space=box, env_spec=spec)
         request = OfflineRequest(data=sbac.load(folder), algorithm="bc", folder=Folder(tmp_path / "run"))
         assert request.watched_in == request.record.evaluation.environment == expected
-
-
-def write_minari_of(path, log, **about):
-    folder = write_minari(path, log, **about)
-    assert np.isfinite(sbac.load(folder).rewards).all()
-    return folder
-
-
-class Reached(Exception):
-    pass
 
 
 def test_several_files_are_described_converted_and_judged_on(odd, tmp_path, capsys, monkeypatch):

@@ -43,14 +43,6 @@ def test_the_hash_survives_every_format(form, stored, log, plain, tmp_path):
         assert bool(told) == (form == "csv") and all("--action-low -2 -30 --action-high 2 30" in line for line in told)
 
 
-def test_the_suffix_tells_the_format(plain, tmp_path):
-    data = Dataset(**plain)
-    for name in ("a.npz", "a.hdf5", "a.parquet", "a.csv"):
-        convert(data, tmp_path / "new" / name)
-        same(load(tmp_path / "new" / name), data)
-    assert [path.name for path in sorted((tmp_path / "new").iterdir())] == ["a.csv", "a.hdf5", "a.npz", "a.parquet"]
-
-
 def test_minari_reads_what_is_written_for_it(log, tmp_path, monkeypatch):
     minari = pytest.importorskip("minari")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))

@@ -319,6 +319,40 @@ def test_what_is_no_fault_gives_no_line(change):
     assert misleading(Dataset(**change(sound()))) == []
 
 
+TAILS: dict[str, Callable] = {
+    "normal": lambda random, size: random.normal(size=size),
+    "squared normal": lambda random, size: random.normal(size=size) ** 2,
+    "exponential": lambda random, size: random.exponential(size=size),
+    "lognormal": lambda random, size: random.lognormal(size=size),
+}
+
+
+@pytest.mark.parametrize("tail", TAILS)
+def test_a_long_tail_is_no_fault_but_a_number_for_nothing_and_another_unit_in_it_are(tail):
+    """A hundred columns, 50 episodes of 60 rows: of lognormal columns one in 500 is expected to raise an alarm."""
+    rows, columns, random = 3000, 100, np.random.default_rng(0)
+    drawn = TAILS[tail](random, (rows, columns))
+    rest = random.uniform(-1, 1, (rows, 1)), np.ones(rows), np.zeros(rows, bool), np.arange(rows) % 60 == 59
+
+    def told(observations):
+        view = View(Dataset(observations, *rest), "row {}".format)
+        units = [line for line in RULES["other units"](view) if not line.startswith("95 more columns")]
+        return {name: rows.tolist() for name, (rows, _, _) in view.far.items()}, units
+
+    assert told(drawn) == ({}, [])
+    for number in (-999, 9999, 1234.5):
+        faulty = drawn.copy()
+        faulty[700] = number
+        assert told(faulty) == ({f"o{column}": [700] for column in range(columns)}, [])
+    for factor, word in ((1000, "larger"), (0.001, "smaller")):
+        faulty = drawn.copy()
+        faulty[600:660] *= factor
+        far, units = told(faulty)
+        assert (
+            far == {} and len(units) == 5 and all(f"{word} than in the others, the first: row 600" in u for u in units)
+        )
+
+
 def as_csv(path, log, rows):
     head = "episode,obs_0,obs_1,action,reward,terminal"
     episode = np.repeat(np.arange(len(LENGTHS)), LENGTHS)

@@ -25,6 +25,7 @@ COLUMNS = {
     "terminals": "stop",
     "episode": "batch",
 }
+WORDS = [f"{field}={names if isinstance(names, str) else ','.join(names)}" for field, names in COLUMNS.items()]
 
 
 def rows_of(count=12, batches=3):
@@ -64,8 +65,7 @@ def test_check_counts_gaps_by_column_with_their_lines(tmp_path, capsys):
     assert (findings.problems_found, findings.wrong_rows, findings.rows) == (7, 6, 12)
     with pytest.raises(UserError, match=r"log.csv: heat: 6 missing or not finite, the first in lines 4, .*--missing"):
         load(path, columns=COLUMNS)
-    words = [f"{k}={v if isinstance(v, str) else ','.join(v)}" for k, v in COLUMNS.items()]
-    assert main(["data", "check", str(path), "--columns", *words, "--missing", "hold"]) == 0
+    assert main(["data", "check", str(path), "--columns", *WORDS, "--missing", "hold"]) == 0
     assert "note: missing: 7 values filled" in capsys.readouterr().out
 
 
@@ -126,12 +126,26 @@ def test_words_for_a_missing_value_and_for_none(tmp_path):
 
 def test_a_table_without_rows(tmp_path):
     (tmp_path / "log.csv").write_text("obs:heat,act:valve,reward,terminal\n")
-    assert examine(tmp_path / "log.csv").problems == ["observations: zero rows; expected at least one episode"]
+    told = ["observations: zero rows; expected at least one episode"]
+    assert examine(tmp_path / "log.csv").problems == told
+    columns = dict.fromkeys(("obs_0", "reward", "terminal", "dose"), pa.array([], pa.float64()))
+    parquet.write_table(pa.table(columns | {"action": pa.array([], pa.int64())}), tmp_path / "log.parquet")
+    options = LogOptions(columns={"rewards": "-reward", "extras": "dose"})
+    assert examine(tmp_path / "log.parquet", options).problems == told
 
 
-def test_a_way_with_gaps_that_does_not_exist(plain):
-    with pytest.raises(UserError, match="missing"):
-        load(plain, missing="guess")  # pyright: ignore[reportArgumentType]
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"actions": np.int64(3)}, "discrete actions"),
+        ({"cost": np.zeros(0)}, "rewards: 0 rows, but observations has 4"),
+        ({"w": np.zeros((4, 2))}, r"extras: expected one number per row in each of \['w'\]"),
+    ],
+)
+def test_arrays_of_shapes_that_nobody_expects(change, message):
+    columns = {"observations": np.zeros((4, 1)), "actions": np.zeros((4, 1)), "cost": np.zeros(4), "w": np.zeros(4)}
+    with pytest.raises(UserError, match=message):
+        load(columns | change, columns={"rewards": "-cost", "extras": "w"})
 
 
 # --- Rewards ------------------------------------------------------------------------------------------------------
@@ -227,12 +241,8 @@ def test_whole_numbers_as_actions(kind, tmp_path):
 
 def test_whole_numbers_that_csv_cannot_tell_from_others_are_noted(tmp_path):
     rows = np.arange(8.0)[:, None]
-    log: dict[str, Any] = {
-        "observations": rows,
-        "actions": rows % 2,
-        "rewards": rows[:, 0],
-        "terminals": rows[:, 0] == 7,
-    }
+    log: dict[str, Any] = {"observations": rows, "actions": rows % 2, "rewards": rows[:, 0]}
+    log["terminals"] = rows[:, 0] == 7
     assert convert(Dataset(**log), tmp_path / "log.csv").notes[0].endswith("read it with --continuous")
     assert load(tmp_path / "log.csv", continuous=True).hash == Dataset(**log).hash
     log["actions"] = rows % 2 / 2
@@ -244,7 +254,7 @@ def test_notes_stay_with_a_part_and_are_told(tmp_path, capsys):
     columns = {field: name for field, name in COLUMNS.items() if field != "terminals"}
     data = load(path, columns=columns)
     assert data.split(0.5)[0].notes == data.notes != [] and Dataset(**data.arrays()).notes == []
-    words = [f"{k}={v if isinstance(v, str) else ','.join(v)}" for k, v in columns.items()]
+    words = [word for word in WORDS if not word.startswith("terminals")]
     assert main(["data", "info", str(path), "--columns", *words]) == 0
     told = capsys.readouterr()
     assert told.err == f"note: {data.notes[0]}\n" and data.notes[0] in told.out
@@ -288,9 +298,8 @@ def write_usual(path):
 def test_check_takes_several_files(tmp_path, capsys):
     write(tmp_path / "day1.csv", with_gaps("heat", 2))
     write(tmp_path / "day2.csv", with_gaps("flow", 3))
-    words = [f"{k}={v if isinstance(v, str) else ','.join(v)}" for k, v in COLUMNS.items()]
     paths = [str(tmp_path / "day1.csv"), str(tmp_path / "day2.csv")]
-    assert main(["data", "check", *paths, "--columns", *words]) == 2
+    assert main(["data", "check", *paths, "--columns", *WORDS]) == 2
     told = capsys.readouterr()
     assert f"{paths[0]}: heat: 1 missing or not finite, the first in line 4" in told.out
     assert f"{paths[1]}: flow: 1 missing or not finite, the first in line 5" in told.out

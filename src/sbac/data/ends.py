@@ -1,7 +1,6 @@
 """Where the episodes of a log end: what its columns, the caller and the task say, put together."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,51 +15,57 @@ MOST_MIXED = 64
 """Rows below a row among which its next state is looked for."""
 SAMPLED = 10_000
 """Rows whose next state is looked for."""
+States = tuple[NDArray[Any], NDArray[Any]]
+"""s and s' of every row."""
 
 
-@dataclass(frozen=True)
-class Told:
-    """What is told of the ends of episodes."""
+def with_time_limits(
+    arguments: Mapping[str, Any], horizon: int | None, longest_episode: int | None = None
+) -> dict[str, Any]:
+    """The arguments of `Dataset` with `timeouts`, where anything tells them, and without episode numbers.
 
-    name: str
-    ended: Flags
-    """The terminal rows."""
-    cut: Flags
-    """The rows at a time limit, by flags or by the episodes' numbers; none if the log has neither."""
-    horizon: int
-    """The time limit; 0 if it is not known."""
-    states: tuple[NDArray[Any], NDArray[Any]] | None
-    """s and s' of every row, where s' is stored."""
-    longest_episode: int | None
-    """The most rows of an episode, where the format has a limit."""
+    A horizon that the caller gives counts beside the flags of the log; that of a task only where there are none.
+    Columns that are no flags are left as they are: the checks of a dataset name what is wrong with them.
+
+    longest_episode: the most rows of an episode, where the format has a limit.
+    """
+    columns = {key: value for key, value in arguments.items() if key != "episode"}
+    ended = _flags(columns.get("terminals", []))
+    if ended is None or not len(ended):
+        return columns
+    tells = "timeouts" in columns or "episode" in arguments
+    cut = _flags(columns["timeouts"]) if "timeouts" in columns else np.zeros(len(ended), bool)
+    if cut is None or len(cut) != len(ended):
+        return columns
+    if "episode" in arguments:
+        cut = cut | (_changes(arguments["episode"], len(ended), columns["name"]) & ~ended)
+    if not tells and horizon is None and "task" in columns:
+        horizon = find_task(columns["task"]).horizon
+    limits = cut if horizon is None else cut | time_limits(cut | ended, horizon)
+    if not tells:
+        states = _states(columns, len(ended))
+        if horizon is None:
+            _refuse_unclear(ended, states, longest_episode, columns["name"])
+            return columns  # which `Dataset` takes as ending at terminals and where states jump
+        if states is not None:
+            limits = limits | (jumps(*states) & ~ended)
+    return columns | {"timeouts": limits}
 
 
-def as_the_log_says(told: Told) -> Flags:
-    return told.cut
-
-
-def as_the_log_says_and_at_the_horizon(told: Told) -> Flags:
-    return told.cut | time_limits(told.cut | told.ended, told.horizon)
-
-
-def at_the_horizon_and_where_states_jump(told: Told) -> Flags:
-    cut = time_limits(told.ended, told.horizon)
-    return cut if told.states is None else cut | (jumps(*told.states) & ~told.ended)
-
-
-def at_terminals_and_where_states_jump(told: Told) -> None:
-    """As `Dataset` takes a log without time limits. One of a format that has them lacks its flags."""
-    if told.states is not None:
-        refuse_mixed(*told.states, told.ended, told.name)
-    stretch = int(np.diff(np.flatnonzero(told.ended), prepend=-1, append=len(told.ended)).max()) - 1
-    if told.states is None and told.longest_episode is not None and stretch > told.longest_episode:
+def _refuse_unclear(ended: Flags, states: States | None, longest_episode: int | None, name: str) -> None:
+    """Refuses a log without time limits in which episodes lie mixed, or are longer than its format has them."""
+    if states is not None:
+        _refuse_mixed(*states, ended, name)
+        return
+    stretch = int(np.diff(np.flatnonzero(ended), prepend=-1, append=len(ended)).max()) - 1
+    if longest_episode is not None and stretch > longest_episode:
         raise UserError(
-            f"{told.name}: no timeouts, and {stretch} rows in a row without a terminal; "
+            f"{name}: no timeouts, and {stretch} rows in a row without a terminal; "
             "say where episodes end with horizon= or task= (--horizon, --task)"
         )
 
 
-def refuse_mixed(states: NDArray[Any], following: NDArray[Any], ended: Flags, name: str) -> None:
+def _refuse_mixed(states: NDArray[Any], following: NDArray[Any], ended: Flags, name: str) -> None:
     """Refuses rows of several processes that lie among each other: most next states are those of rows farther below."""
     apart = np.flatnonzero(jumps(states, following) & ~ended)
     if 2 * len(apart) <= len(states):
@@ -75,40 +80,6 @@ def refuse_mixed(states: NDArray[Any], following: NDArray[Any], ended: Flags, na
             f"{name}: the next state of most rows is that of a later row: rows of several devices lie mixed; name the "
             "columns that tell them and the time with --columns episode=COLUMN time=COLUMN (columns=)"
         )
-
-
-RULES: Mapping[tuple[bool, bool], Callable[[Told], Flags | None]] = {
-    # the log tells time limits, a horizon is known
-    (True, False): as_the_log_says,
-    (True, True): as_the_log_says_and_at_the_horizon,
-    (False, True): at_the_horizon_and_where_states_jump,
-    (False, False): at_terminals_and_where_states_jump,
-}
-
-
-def with_time_limits(
-    arguments: Mapping[str, Any], horizon: int | None, longest_episode: int | None = None
-) -> dict[str, Any]:
-    """The arguments of `Dataset` with `timeouts`, where anything tells them, and without episode numbers.
-
-    A horizon that the caller gives counts beside the flags of the log; that of a task only where there are none.
-    Columns that are no flags are left as they are: the checks of a dataset name what is wrong with them.
-    """
-    columns = {key: value for key, value in arguments.items() if key != "episode"}
-    ended = _flags(columns.get("terminals", []))
-    if ended is None or not len(ended):
-        return columns
-    tells = "timeouts" in columns or "episode" in arguments
-    cut = _flags(columns["timeouts"]) if "timeouts" in columns else np.zeros(len(ended), bool)
-    if cut is None or len(cut) != len(ended):
-        return columns
-    if "episode" in arguments:
-        cut = cut | (_changes(arguments["episode"], len(ended), columns["name"]) & ~ended)
-    if not tells and horizon is None and "task" in columns:
-        horizon = find_task(columns["task"]).horizon
-    rule = RULES[tells, horizon is not None]
-    limits = rule(Told(columns["name"], ended, cut, horizon or 0, _states(columns, len(ended)), longest_episode))
-    return columns if limits is None else columns | {"timeouts": limits}
 
 
 def time_limits(ended: Flags, horizon: int) -> Flags:
@@ -135,7 +106,7 @@ def _changes(episode: ArrayLike, rows: int, name: str) -> Flags:
     return np.append(number[1:] != number[:-1], True)
 
 
-def _states(columns: Mapping[str, Any], rows: int) -> tuple[NDArray[Any], NDArray[Any]] | None:
+def _states(columns: Mapping[str, Any], rows: int) -> States | None:
     """s and s', if both are stored and are matrices of numbers of one shape."""
     pair = [as_array(columns[name]) for name in ("observations", "next_observations") if name in columns]
     if len(pair) < 2 or any(array.dtype.kind not in "fiu" or array.ndim != 2 for array in pair):

@@ -27,7 +27,7 @@ from sbac.data.columns import missing as absent
 from sbac.data.dataset import Dataset
 from sbac.data.ends import with_time_limits
 from sbac.data.formats import format_of
-from sbac.data.formats.log import Column, Log, Rows, decode, log_of_arrays
+from sbac.data.formats.log import Column, Log, Rows, decode, log_of_arrays, product
 from sbac.data.locating import locate, parts_of
 from sbac.data.misleading import ends_at_one_length
 from sbac.data.naming import UNNAMED, ColumnMap, Named, match, names_of_log, printable
@@ -114,7 +114,8 @@ def joined_logs(parts: Sequence[Dataset]) -> Dataset:
     notes = [f"{len(parts)} files read as one log: {', '.join(names)}"]
     notes += said_once({name: part.notes for name, part in zip(names, parts, strict=True)})
     about["extras"] = {name: np.concatenate([part.extras[name] for part in parts]) for name in first.extras}
-    beside = {name: np.concatenate([part.side_arrays()[name] for part in parts]) for name in shared_side_arrays(parts)}
+    shared = [name for name in SIDE_ARRAYS if all(name in part.side_arrays() for part in parts)]
+    beside = {name: np.concatenate([part.side_arrays()[name] for part in parts]) for name in shared}
     name = f"{first.name} and {len(parts) - 1} more"
     return Dataset(**columns, **beside, **first.bounds, **about, name=name, notes=notes)
 
@@ -126,11 +127,6 @@ def said_once(notes: Mapping[str, Sequence[str]]) -> list[str]:
         noted = [name for name, lines in notes.items() if note in lines]
         said.append(note if len(noted) == len(notes) else f"{', '.join(noted)}: {note}")
     return said
-
-
-def shared_side_arrays(parts: Sequence[Dataset]) -> list[str]:
-    """The names of what lies beside the columns of every part."""
-    return [name for name in SIDE_ARRAYS if all(name in part.side_arrays() for part in parts)]
 
 
 @dataclass(frozen=True)
@@ -212,12 +208,12 @@ def read(source: str | Path | Mapping[str, ArrayLike], options: LogOptions) -> R
     description["notes"] = [*description["notes"], *prepared.notes]
     names = names_of_log(log.names, _widths(log)) | log.description["columns"]
     if (extras := prepared.columns.pop("extras", None)) is not None:
-        extra_names = names.get("extras", ["extras"])
-        description["extras"] = dict(zip(extra_names, extras.reshape(len(extras), -1).T, strict=True))
-    if not np.array_equal(prepared.rows, np.arange(len(columns.get("terminals", [])))):
-        description = {
-            key: value for key, value in description.items() if key not in SIDE_ARRAYS
-        }  # ends may have moved
+        members = [printable(member) for member in log.names["extras"]]
+        if product(extras.shape[1:]) != len(members):
+            raise UserError(f"{description['name']}: extras: expected one number per row in each of {members}")
+        description["extras"] = dict(zip(members, extras.reshape(len(extras), len(members)).T, strict=True))
+    if not np.array_equal(prepared.rows, np.arange(len(columns.get("terminals", [])))):  # ends may have moved
+        description = {key: value for key, value in description.items() if key not in SIDE_ARRAYS}
     arguments = with_time_limits(prepared.columns | description, options.horizon, log.longest_episode)
     lines = log.line_of
     line_of: LineOf = None if lines is None else lambda row: lines(int(prepared.rows[row]))

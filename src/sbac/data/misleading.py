@@ -37,6 +37,8 @@ HEAP = 10
 """Episodes that end at the longest length, and times as many as end at another one: fewer may be chance."""
 COMPARABLE = 5
 """The fewest episodes, and rows of one, that are compared with each other."""
+LOOKED_AT = 50
+"""Rows of an episode by which its units are told."""
 UNITS = 100.0
 """How many times larger or smaller an episode is than the others before its units are doubted."""
 ALIKE = 3.0
@@ -50,6 +52,8 @@ UNTOLD = 0.01
 UNRELATED = 0.9
 """Of the variance inside a stretch: what one row leaves open of the next one where rows do not follow each other."""
 DEVIATIONS = 20.0
+LEAP = 5.0
+"""How many times as far from the middle as the next value a far one lies; of lognormal columns, one of 500 has such."""
 CENTRAL = 3.29
 """In standard deviations of a normal distribution: the width of its central nine tenths."""
 FEWEST_VALUES = 10
@@ -147,10 +151,10 @@ class View:
         rewards = np.where(data.terminals | data.timeouts, np.nan, data.rewards)  # what ends an episode may cost much
         found: dict[str, tuple[Array, Array, tuple[float, float]]] = {}
         for name, column in [*zip(self.names, data.observations.T, strict=True), ("rewards", rewards)]:
-            rows, others = _far(column)
-            episode = np.searchsorted(data.episodes[:, 1], rows, side="right")
+            unusual, far, others = _far(column)
+            episode = np.searchsorted(data.episodes[:, 1], unusual, side="right")
             count = np.bincount(episode, minlength=len(self.lengths))
-            rows = rows[(2 * count <= self.lengths)[episode]]  # else it is the whole episode, and not a cell
+            rows = unusual[far & (2 * count <= self.lengths)[episode]]  # else it is the whole episode, and not a cell
             if len(rows):
                 found[name] = rows, column[rows], others
         return found
@@ -359,7 +363,7 @@ def other_units(view: View) -> Iterator[str]:
 def _sizes(data: Dataset, episodes: Array) -> Floats:
     """The usual and the largest size of every column in some episodes, by a few rows of each."""
     begin, end = data.episodes[episodes].T
-    rows = (begin[:, None] + np.linspace(0, 1, 2 * COMPARABLE) * (end - 1 - begin)[:, None]).astype(int)
+    rows = (begin[:, None] + np.linspace(0, 1, LOOKED_AT) * (end - 1 - begin)[:, None]).astype(int)
     columns = data.observations[rows], data.actions[rows], data.rewards[rows][..., None]
     sizes = np.abs(np.concatenate(columns, axis=2, dtype=np.float64))
     return np.stack([np.median(sizes, axis=1), sizes.max(axis=1)])
@@ -425,12 +429,12 @@ def _shortened(sentences: Sequence[str], what: str) -> Iterator[str]:
         yield f"{counted(len(sentences) - NAMED, 'more column')} {what}"
 
 
-def _far(column: Array) -> tuple[Array, tuple[float, float]]:
-    """The rows whose values lie apart, twenty deviations from the middle or alone; and the range of the others."""
+def _far(column: Array) -> tuple[Array, Flags, tuple[float, float]]:
+    """Rows with unusual values; which of these lie apart, far from the middle or alone; and the range of the others."""
     column = np.ascontiguousarray(column)
     sample = column[:: max(1, len(column) // SAMPLED)]
     sample = sample[np.isfinite(sample)]
-    none = np.empty(0, int), (0.0, 0.0)
+    none = np.empty(0, int), np.empty(0, bool), (0.0, 0.0)
     if len(np.unique(sample)) < FEWEST_VALUES:
         return none
     low, middle, high = np.quantile(sample, [0.05, 0.5, 0.95])
@@ -442,15 +446,15 @@ def _far(column: Array) -> tuple[Array, tuple[float, float]]:
     beyond = column[rows].astype(np.float64)
     edges = column.min(where=inside, initial=np.inf), column.max(where=inside, initial=-np.inf)
     ordered = np.unique(np.append(beyond, edges))
-    # A process that goes far passes through what lies between: a wrong number does not.
-    apart = np.diff(ordered) > DEVIATIONS / 2 * width / CENTRAL
-    gaps = ordered[:-1][apart & (ordered[1:] <= edges[0])], ordered[1:][apart & (ordered[:-1] >= edges[1])]
-    least, greatest = max(gaps[0], default=-np.inf), min(gaps[1], default=np.inf)
-    is_apart = (beyond <= least) | (beyond >= greatest)
-    is_far = (np.abs(beyond - middle) > DEVIATIONS * width / CENTRAL) & (width > 0)  # 0: mostly one value, and pulses
-    far = (is_apart & is_far) | np.isin(beyond, _alone(ordered, beyond))
+    far = np.isin(beyond, _alone(ordered, beyond))
+    for side in (-1, 1) if width else ():  # 0: mostly one value, and pulses
+        # A long tail thins out, and a process that goes far passes through what lies between: a wrong number leaps.
+        distance = np.sort(side * (ordered - middle))
+        leaps = distance[1:] > LEAP * np.maximum(distance[:-1], 0)
+        least = distance[1:][leaps & (distance[1:] > DEVIATIONS * width / CENTRAL)]
+        far |= side * (beyond - middle) >= least.min(initial=np.inf)
     others = ordered[~np.isin(ordered, beyond[far])]
-    return rows[far], (float(others[0]), float(others[-1]))
+    return rows, far, (float(others[0]), float(others[-1]))
 
 
 def _alone(ordered: Floats, beyond: Floats) -> list[float]:

@@ -48,7 +48,7 @@ def prepare(
     if arrays and "terminals" not in arrays and count:
         arrays["terminals"] = np.zeros(count, bool)
         notes.append("terminals: not given; every episode is taken as cut by time")
-    if "actions" in arrays and whole_actions:
+    if whole_actions and arrays["actions"].ndim and len(arrays["actions"]):
         arrays["actions"], told = _continuous(arrays["actions"], continuous)
         notes += told
     sound = all(a.dtype.kind in "fiub" or name == "episode" for name, a in arrays.items())

@@ -37,7 +37,7 @@ def summed(values: NDArray[Any], text: str) -> NDArray[np.float64]:
     """The sum of columns that stand side by side in the order of `columns_in`."""
     terms = terms_of(text)
     factors = [factor for name, factor in terms.items() if name]
-    return values.reshape(len(values), -1).astype(np.float64) @ np.array(factors) + terms.get("", 0.0)
+    return values.reshape(len(values), len(factors)).astype(np.float64) @ np.array(factors) + terms.get("", 0.0)
 
 
 def is_sum(text: object, members: Sequence[str]) -> bool:
