@@ -112,11 +112,13 @@ WRITERS = [
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_round_trip(write, log, plain, tmp_path):
-    for number, columns in enumerate([log] if write is write_minari else [log, plain]):  # Minari always stores s'
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        same(load(str(write(folder, columns))), Dataset(**columns))
+def test_round_trip_with_stored_next_states(write, log, tmp_path):
+    same(load(write(tmp_path, log)), Dataset(**log))
+
+
+@pytest.mark.parametrize("write", [writer for writer in WRITERS if writer is not write_minari])
+def test_round_trip_without_stored_next_states(write, plain, tmp_path):
+    same(load(str(write(tmp_path, plain))), Dataset(**plain))
 
 
 def same(read, expected):
@@ -249,6 +251,44 @@ def test_minari_termination_outranks_truncation(log, tmp_path):
     assert load(folder).terminals[9]
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_minari_arrow_data_goes_through_minari(log, tmp_path, monkeypatch):
+    minari = pytest.importorskip("minari")
+    from gymnasium.spaces import Box
+
+    data = Dataset(**log)
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    buffers = []
+    for i, (start, stop) in enumerate(data.episodes):
+        rows, final = slice(start, stop), data.next_observations[stop - 1 : stop]
+        buffers.append(
+            minari.data_collector.EpisodeBuffer(
+                id=i,
+                observations=list(np.concatenate([data.observations[rows], final])),
+                actions=list(data.actions[rows]),
+                rewards=list(data.rewards[rows]),
+                terminations=list(data.terminals[rows]),
+                truncations=list(data.timeouts[rows]),
+            )
+        )
+    minari.create_dataset_from_buffers(
+        "test/log-v0",
+        buffers,
+        action_space=Box(-1, 1, (2,), np.float32),
+        observation_space=Box(-np.inf, np.inf, (4,), np.float32),
+        data_format="arrow",
+        algorithm_name="none",
+        author="nobody",
+        author_email="nobody@example.org",
+        code_permalink="none",
+        description="none",
+    )
+    same(load("test/log-v0"), data)
+    monkeypatch.setitem(sys.modules, "minari", None)
+    with pytest.raises(UserError, match=r"sbac\[minari\]"):
+        load("test/log-v0")
+
+
 @pytest.mark.parametrize(
     ("space", "message"), [({"type": "Discrete", "n": 4}, "Discrete"), ({"type": "Dict", "subspaces": {}}, "Dict")]
 )
@@ -257,9 +297,10 @@ def test_minari_spaces_other_than_boxes_are_refused(space, message, log, tmp_pat
         load(write_minari(tmp_path / "m", log, action_space=json.dumps(space)))
 
 
-def test_minari_data_that_is_not_hdf5_is_refused(log, tmp_path):
-    with pytest.raises(UserError, match="its data_format is 'arrow'; expected a Minari dataset stored as hdf5"):
-        load(write_minari(tmp_path / "m", log, data_format="arrow"))
+def test_what_minari_itself_cannot_read_is_said_in_a_line(log, tmp_path):
+    with pytest.raises(UserError, match="minari cannot read it") as error:
+        load(write_minari(tmp_path / "m", log, data_format="clay tablets"))
+    assert "\n" not in str(error.value)
 
 
 def test_minari_bounds_are_those_of_its_box(log, tmp_path):
@@ -324,6 +365,10 @@ def test_a_single_float_action_column_is_a_vector_of_one(plain, tmp_path):
     del columns["actions_0"], columns["actions_1"]
     csv.write_csv(pa.table(columns), tmp_path / "t.csv")
     assert load(tmp_path / "t.csv").actions.shape == (50, 1)
+    columns["action"] = np.arange(50) % 4
+    csv.write_csv(pa.table(columns), tmp_path / "t.csv")
+    with pytest.raises(UserError, match="discrete actions"):
+        load(tmp_path / "t.csv")
 
 
 def test_ambiguous_and_broken_tables_are_named(plain, tmp_path):
@@ -341,6 +386,13 @@ def test_ambiguous_and_broken_tables_are_named(plain, tmp_path):
     uneven = [[1.0]] * 49 + [[1.0, 2.0]]
     parquet.write_table(pa.table(listed(plain) | {"observations": uneven}), tmp_path / "t.parquet")
     with pytest.raises(UserError, match="observations: row 49 has 2 numbers, but row 0 has 1"):
+        load(tmp_path / "t.parquet")
+    rewards = plain["rewards"].tolist()
+    rewards[5] = None
+    parquet.write_table(pa.table(listed(plain) | {"rewards": rewards}), tmp_path / "t.parquet")
+    with pytest.raises(
+        UserError, match="rewards: 1 missing or not finite, the first in row 5; expected finite numbers"
+    ):
         load(tmp_path / "t.parquet")
 
 
@@ -433,6 +485,15 @@ def test_unknown_sources_are_named(source, message):
     with pytest.raises(UserError, match=message) as caught:
         load(source)
     assert "\n" not in str(caught.value)
+
+
+def test_files_of_no_known_kind_are_refused(tmp_path):
+    (tmp_path / "log.pkl").write_bytes(b"\x80\x04.")
+    with pytest.raises(UserError, match=r"log.pkl: unknown kind of file; expected .npz"):
+        load(tmp_path / "log.pkl")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="empty: expected a Minari dataset"):
+        load(tmp_path / "empty")
 
 
 def test_the_embedded_dataset():

@@ -141,12 +141,12 @@ def values(dataset: h5py.Dataset) -> NDArray[Any]:
     return np.asarray(dataset[()])
 
 
-def rows_of(dataset: h5py.Dataset, start: int, stop: int) -> NDArray[Any]:
+def rows_of(dataset: h5py.Dataset | NDArray[Any], start: int, stop: int) -> NDArray[Any]:
     """The numbers of some rows."""
     return dataset[start:stop]
 
 
-def column(dataset: h5py.Dataset) -> Column:
+def column(dataset: h5py.Dataset | NDArray[Any]) -> Column:
     """What a dataset declares."""
     return Column(tuple(int(length) for length in dataset.shape), dataset.dtype)
 
@@ -201,9 +201,10 @@ def _check_chunks(dataset: h5py.Dataset, where: str) -> None:
             raise UserError(f"{where}: a chunk expands beyond its declared {declared:,} bytes; refusing to expand it")
 
 
-def chunk_bytes(dataset: h5py.Dataset) -> int:
-    """The size of one chunk, expanded."""
-    return dataset.dtype.itemsize * product(dataset.chunks) if dataset.chunks else 0
+def chunk_bytes(dataset: h5py.Dataset | NDArray[Any]) -> int:
+    """The size of one chunk, expanded; an array that is in memory is one chunk."""
+    chunk = dataset.shape if isinstance(dataset, np.ndarray) else dataset.chunks
+    return dataset.dtype.itemsize * product(chunk) if chunk else 0
 
 
 def reader(dataset: h5py.Dataset) -> Slice:

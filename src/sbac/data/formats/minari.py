@@ -1,10 +1,13 @@
-"""Minari's datasets: a folder with data/metadata.json and episodes of n steps and n + 1 observations, as HDF5."""
+"""Minari's datasets: a folder with data/metadata.json and episodes of n steps and n + 1 observations.
+
+Datasets stored as HDF5 are read here; those stored as arrow are read by the minari package.
+"""
 
 import contextlib
 import json
 import os
 import re
-from collections.abc import Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +29,10 @@ MINARI_VERSION = "0.5.0"
 """The version whose layout is written."""
 FIELDS = ("observations", "actions", "rewards", "terminations", "truncations")
 METADATA = Path("data") / "metadata.json"
-EpisodeArrays = Mapping[str, h5py.Dataset]
+EpisodeArrays = Mapping[str, h5py.Dataset | NDArray[Any]]
+"""The arrays of an episode."""
+Episodes = tuple[Callable[[], Sequence[int]], Callable[[int], EpisodeArrays]]
+"""Lists the numbers of the episodes, and gives the arrays of each."""
 
 
 def root() -> Path:
@@ -60,26 +66,26 @@ def open_dataset(path: Path, columns: ColumnMap | None) -> Log:
     """A Minari dataset. It has Minari's names, and the true s' of every row. Terminations outrank truncations."""
     folder = folder_of(path)
     metadata = read_description(folder / METADATA, "Minari's metadata")
-    if (stored_as := metadata.get("data_format", "hdf5")) != "hdf5":
-        raise UserError(f"{folder}: its data_format is {stored_as!r:.40}; expected a Minari dataset stored as hdf5")
     description = _described(metadata, folder)
-    file_path = folder / "data" / "main_data.hdf5"
-    with hdf5.opened(file_path) as file:
-        names = [re.fullmatch(r"episode_(\d{1,9})", name) for name in hdf5.names_in(file)]
-        numbers = sorted(int(name[1]) for name in names if name)
+    is_hdf5 = metadata.get("data_format", "hdf5") == "hdf5"
+    opened_episodes = _hdf5_episodes if is_hdf5 else _minari_episodes
+    with opened_episodes(folder) as (listed, episode):
+        numbers = listed()
         declared: list[dict[str, Column]] = []
         work = 0
-        for i, number in enumerate(numbers):
-            stored = _members(file, number, file_path)
-            declared.append(_declared(stored, f"{folder}: episode {i}"))
+        for position, number in enumerate(numbers):
+            stored = episode(number)
+            declared.append(_declared(stored, f"{folder}: episode {position}"))
             work = max(work, sum(map(hdf5.chunk_bytes, stored.values())))
 
     @contextlib.contextmanager
     def opened() -> Generator[RowsOfEpisode]:
-        with hdf5.opened(file_path) as file:
-            yield lambda i, fields, start, stop: _rows(_members(file, numbers[i], file_path), fields, start, stop)
+        with opened_episodes(folder) as (_, episode):
+            yield lambda position, fields, start, stop: _rows(episode(numbers[position]), fields, start, stop)
 
-    return log_of_episodes(folder, file_path.stat().st_size, declared, opened, description, work)
+    files = [folder / "data" / "main_data.hdf5"] if is_hdf5 else folder.rglob("*")
+    size = sum(file.stat().st_size for file in files if file.is_file())
+    return log_of_episodes(folder, size, declared, opened, description, work)
 
 
 def _described(metadata: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -93,6 +99,38 @@ def _described(metadata: dict[str, Any], folder: Path) -> dict[str, Any]:
         "task": _task(str(metadata.get("dataset_id", ""))),
         "environment": _environment(metadata),
     }
+
+
+@contextlib.contextmanager
+def _hdf5_episodes(folder: Path) -> Generator[Episodes]:
+    path = folder / "data" / "main_data.hdf5"
+    with hdf5.opened(path) as file:
+
+        def listed() -> list[int]:
+            names = [re.fullmatch(r"episode_(\d{1,9})", name) for name in hdf5.names_in(file)]
+            return sorted(int(name[1]) for name in names if name)
+
+        yield listed, lambda number: _members(file, number, path)
+
+
+@contextlib.contextmanager
+def _minari_episodes(folder: Path) -> Generator[Episodes]:
+    try:
+        import minari
+    except ImportError as error:
+        raise UserError(f"{folder}: reading this kind of Minari dataset needs: pip install 'sbac[minari]'") from error
+    try:
+        dataset = minari.MinariDataset(folder / "data")
+
+        def episode(number: int) -> EpisodeArrays:
+            [arrays] = dataset.iterate_episodes([number])
+            return {field: np.asarray(getattr(arrays, field)) for field in FIELDS}
+
+        yield lambda: range(dataset.total_episodes), episode
+    except UserError:
+        raise
+    except Exception as error:  # whatever minari and the libraries below it raise over a damaged or unknown kind
+        raise UserError(f"{folder}: minari cannot read it: {one_line(error)}") from error
 
 
 def _declared(stored: EpisodeArrays, where: str) -> dict[str, Column]:
