@@ -50,18 +50,21 @@ def train(log: Path, method: str, minutes: float, seed: int, out: Path) -> None:
         show_progress=False,
         logger_adapter=d3rlpy.logging.NoopAdapterFactory(),
     )
+    facts = {"method": method, "seed": seed, "d3rlpy": d3rlpy.__version__, "log": log.stem}
+    facts |= {"cores": len(os.sched_getaffinity(0)), "machine": os.uname().machine}
+    file, saved = out / f"{log.stem}-{method}-{seed}.npz", 0.0
+    out.mkdir(parents=True, exist_ok=True)
     for epoch, _ in epochs:
         taken = time.monotonic() - started
-        if taken * (epoch + 1) / epoch > 60 * minutes:  # the next one would end too late
+        over = taken * (epoch + 1) / epoch > 60 * minutes  # the next one would end too late
+        if over or taken > saved + 60:  # a machine that goes away early leaves the policy of its last minute
+            saved, policy = taken, arrays_of(algorithm, low, high)
+            facts |= {"steps": EPOCH * epoch, "minutes": taken / 60}
+            np.savez(file, facts=np.array(json.dumps(facts)), **policy)
+        if over:
             break
-    steps = EPOCH * epoch
-    policy = arrays_of(algorithm, low, high)
     some = rows["observations"][:: max(1, len(rows["observations"]) // 256)]
     assert np.allclose(act(policy, some), algorithm.predict(some), atol=1e-3 * (high - low).max())
-    out.mkdir(parents=True, exist_ok=True)
-    facts = {"method": method, "seed": seed, "steps": steps, "minutes": taken / 60, "d3rlpy": d3rlpy.__version__}
-    facts |= {"cores": len(os.sched_getaffinity(0)), "machine": os.uname().machine, "log": log.stem}
-    np.savez(out / f"{log.stem}-{method}-{seed}.npz", facts=np.array(json.dumps(facts)), **policy)
     print(json.dumps(facts))
 
 
