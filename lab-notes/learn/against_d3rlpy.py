@@ -93,7 +93,7 @@ def play(policies: list[Path], log: Path, episodes: int, seed: int, out: Path) -
     from sbac.lab.worlds import WORLDS
 
     data = sbac.load(str(log))
-    environment = WORLDS[data.name].make if data.name in WORLDS else data.task or data.environment
+    environment = WORLDS[log.stem].make if log.stem in WORLDS else data.task or data.environment
     with out.open("a") as lines:
         for path in policies:
             if path.suffix == ".npz":
