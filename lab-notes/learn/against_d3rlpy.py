@@ -111,7 +111,7 @@ def play(policies: list[Path], log: Path, episodes: int, seed: int, out: Path) -
 
 
 def draw(results: Path, out: Path) -> None:
-    """One panel a log: each policy a point, each method's mean a bar, the log's own mean a line."""
+    """One panel a log: each policy's mean with two standard errors of its episodes, the log's own mean a line."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -119,21 +119,21 @@ def draw(results: Path, out: Path) -> None:
 
     lines = [json.loads(line) for line in results.read_text().splitlines()]
     logs = list(dict.fromkeys(line["log"] for line in lines))
-    methods = list(dict.fromkeys(line["method"] for line in lines))
+    names = {"sbac learn": "sbac learn", "td3-bc": "d3rlpy\nTD3+BC", "iql": "d3rlpy\nIQL"}
     figure, panels = plt.subplots(1, len(logs), figsize=(3.2 * len(logs), 3.2), squeeze=False)
     for panel, log in zip(panels[0], logs, strict=True):
-        scored = all(line["scores"] is not None for line in lines if line["log"] == log)
-        for place, method in enumerate(methods):
-            of = [line for line in lines if (line["log"], line["method"]) == (log, method)]
-            means = [np.mean(line["scores"] if scored else line["returns"]) for line in of]
-            if means:
-                panel.bar(place, np.mean(means), color=f"C{place}", alpha=0.5)
-                panel.plot([place] * len(means), means, "o", color=f"C{place}")
-                base = next(line["log_score" if scored else "log_return"] for line in of)
+        of = [line for line in lines if line["log"] == log]
+        scored = all(line["scores"] is not None for line in of)
+        for line in of:
+            values = np.array(line["scores" if scored else "returns"])
+            place, error = list(names).index(line["method"]), 2 * values.std(ddof=1) / np.sqrt(len(values))
+            panel.errorbar(place, values.mean(), error, fmt="o", capsize=4, color=f"C{place}")
+        base = of[0]["log_score" if scored else "log_return"]
         panel.axhline(base, color="0.4", linestyle="--")
-        panel.annotate("the log", (0, base), xycoords=("axes fraction", "data"), va="bottom", fontsize=8)
+        panel.annotate("the log", (0.02, base), xycoords=("axes fraction", "data"), va="bottom", fontsize=8)
         panel.set_title(log, fontsize=9)
-        panel.set_xticks(range(len(methods)), methods, fontsize=8)
+        panel.set_xticks(range(len(names)), list(names.values()), fontsize=8)
+        panel.set_xlim(-0.5, len(names) - 0.5)
         panel.set_ylabel("score" if scored else "return of an episode")
     figure.tight_layout()
     figure.savefig(out, dpi=150)
