@@ -162,3 +162,9 @@ def test_the_picture_holds_everything() -> None:
         assert f">{name}</text>" in svg, name
     ticks = [float(text) for text in re.findall(r">([\d.]+)</text>", svg)]
     assert max(ticks) > 15  # the axis goes as far as the interval
+
+
+@pytest.mark.parametrize(("estimate", "left"), [(2.2, True), (9.0, False)])
+def test_no_line_crosses_a_name(estimate: float, left: bool) -> None:
+    svg = returns_picture([1.0, 2.0, 3.0], 2.0, estimate, None, None)
+    assert ("text-anchor: end" in svg) == left  # the log's mean has its name on the side that the estimate is not on
