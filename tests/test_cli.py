@@ -40,64 +40,57 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return err
 
 
-def with_nan(rewards: np.ndarray) -> np.ndarray:
-    rewards[17] = np.nan
-    return rewards
-
-
-def outside(actions: np.ndarray) -> np.ndarray:
-    actions[23, 1] = 1.5
-    return actions
-
-
 def test_bad_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = ["--out", str(tmp_path / "run")]
-    nan = write(tmp_path / "nan.npz", rewards=with_nan(columns()["rewards"]))
-    line = refused(capsys, "train", nan, *out)
-    assert "rewards" in line and "17" in line
-    short = write(tmp_path / "short.npz", rewards=columns()["rewards"][:-1])
-    assert "rewards" in refused(capsys, "train", short, *out)
-    wide = write(tmp_path / "wide.npz", actions=outside(columns()["actions"]))
-    line = refused(capsys, "train", wide, *out)
-    assert "actions" in line and "23" in line
-    none = write(tmp_path / "none.npz", **{k: v[:0] for k, v in columns().items()})
-    assert "none.npz" in refused(capsys, "train", none, *out)
-    discrete = write(tmp_path / "discrete.npz", actions=np.zeros(100, np.int64))
-    assert "discrete" in refused(capsys, "train", discrete, *out)
-    assert "missing.npz" in refused(capsys, "train", str(tmp_path / "missing.npz"), *out)
-    whole = write(tmp_path / "whole.npz")
-    truncated = tmp_path / "truncated.npz"
-    truncated.write_bytes(Path(whole).read_bytes()[:500])
-    assert "truncated.npz" in refused(capsys, "train", str(truncated), *out)
+    whole = columns()
+    for name, changes, named in (
+        ("nan", {"rewards": np.where(np.arange(100) == 17, np.nan, whole["rewards"])}, ["rewards", "row 17"]),
+        ("short", {"rewards": whole["rewards"][:-1]}, ["rewards"]),
+        ("wide", {"actions": np.where(np.arange(100)[:, None] == 23, 1.5, whole["actions"])}, ["actions", "23"]),
+        ("none", {k: v[:0] for k, v in whole.items()}, ["none.npz"]),
+        ("discrete", {"actions": np.zeros(100, np.int64)}, ["discrete"]),
+    ):
+        line = refused(capsys, "train", write(tmp_path / f"{name}.npz", **changes), "--out", str(tmp_path / "run"))
+        assert all(word in line for word in named), line
+    (tmp_path / "truncated.npz").write_bytes(Path(write(tmp_path / "whole.npz")).read_bytes()[:500])
+    for name in ("truncated.npz", "missing.npz"):
+        assert name in refused(capsys, "train", str(tmp_path / name), "--out", str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        "--batch-size -1",
-        "--hidden 0",
-        "--learning-rate -1",
-        "--learning-rate 0.001 0.001",
-        "--discount 2",
-        "--validation 1",
-        "--horizon -3",
-        "--episodes 0",
-        "--evaluate-every -5",
-        "--workers -1",
-        "--seeds 4294967296 1",
-        "--env Walker2d-v4",
-        "--env nope:Nope-v1",
-        "--warm-start nope",
-        "--seed 3",  # no abbreviation of --seeds
-    ],
-)
+NAMED = {  # by what is refused; mostly the option itself, with a dash or an underscore
+    "--batch-size -1": "batch_size",
+    "--hidden 0": "hidden",
+    "--learning-rate -1": "learning_rate",
+    "--learning-rate 0.001 0.001": "learning_rate",
+    "--learning-rate fast": "learning_rate",
+    "--learning-rate nan": "learning_rate",
+    "--discount 2": "discount",
+    "--validation 1": "validation",
+    "--horizon -3": "horizon",
+    "--episodes 0": "episodes",
+    "--evaluate-every -5": "evaluate_every",
+    "--workers -1": "workers",
+    "--steps 1 2 3": "steps",
+    "--preset fast": "preset",
+    "--seeds 4294967296 1": "seeds",
+    "--seeds 0": "seeds",
+    "--seeds many": "seeds",
+    "--seed 3": "seed",  # no abbreviation of --seeds
+    "--env Walker2d-v4": "environment",
+    "--env nope:Nope-v1": "environment",
+    "--env NoSuchEnv-v9 --steps 1": "NoSuchEnv",
+    "--warm-start nope": "nope",
+    "--learning-rat 1": "'learning_rate'",
+    "--algorithm td3bc": "'td3-bc'",
+}
+
+
+@pytest.mark.parametrize("options", NAMED)
 def test_what_cannot_be_is_refused_before_the_folder_is_made(
     options: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = refused(capsys, "train", "hopper-demo", "--algorithm", "bc", *options.split(), "--out", f"{tmp_path}/run")
-    name = options.split()[0].removeprefix("--").replace("env", "environment").replace("warm-start", "nope")
-    assert name in line or name.replace("-", "_") in line
+    assert NAMED[options] in line
     assert not (tmp_path / "run").exists()
 
 
@@ -116,29 +109,14 @@ def test_options_of_a_method_take_the_values_that_follow_them(
 
 
 def test_an_error_is_one_line_whatever_is_in_it(capsys: pytest.CaptureFixture[str]) -> None:
-    refused(capsys, "data", "info", "a\nb.csv")
+    for words in (["data", "info", "a\nb.csv"], ["no-such-command"], []):
+        refused(capsys, *words)
 
 
 def test_a_broken_configuration_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "config.json").write_text('{"format": 1}')
     for command in ("report", "evaluate"):
         assert "config.json" in refused(capsys, command, str(tmp_path))
-
-
-def test_bad_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = write(tmp_path / "data.npz")
-    out = ["--out", str(tmp_path / "run")]
-    assert "'td3-bc'" in refused(capsys, "train", data, "--algorithm", "td3bc", *out)
-    assert "'alpha'" in refused(capsys, "train", data, "--alpa", "2", *out)
-    assert "preset" in refused(capsys, "train", data, "--preset", "fast", *out)
-    assert "alpha" in refused(capsys, "train", data, "--alpha", "two", *out)
-    assert "alpha" in refused(capsys, "train", data, "--alpha", "nan", *out)
-    assert "steps" in refused(capsys, "train", data, "--steps", "1", "2", "3", *out)
-    assert "seeds" in refused(capsys, "train", data, "--seeds", "0", *out)
-    assert "NoSuchEnv" in refused(capsys, "train", data, "--env", "NoSuchEnv-v9", "--steps", "1", *out)
-    refused(capsys, "train", data, "--seeds", "many", *out)
-    refused(capsys, "no-such-command")
-    refused(capsys)
 
 
 def test_folders_that_are_not_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,14 +23,12 @@ from sbac.lab.bench.plan import Protocol
 from sbac.training.writer import Writer
 
 TRAIN = ["train", "hopper-demo", "--algorithm", "bc", "--steps", "500", "--hidden", "8", "--checkpoint-seconds", "0"]
-SAC = ["train", "Pendulum-v1", "--algorithm", "sac", "--steps", "100", "--hidden", "8", "--no-evaluate"]
 BENCH = ["bench", "--tasks", "hopper-demo", "--algorithms", "bc", "--steps", "10", "--seeds", "1", "--no-grid"]
 BENCH += ["--episodes", "1", "--final-episodes", "1"]
-STEP = 40
 PATIENCE = 300.0
 """Seconds after which a process counts as hung. On a busy machine everything takes long, so no test waits for less."""
 
-SWALLOWED = f"""
+SWALLOWED = """
     import signal, sys
     from sbac import cli
     from sbac.training.writer import Writer
@@ -43,10 +40,9 @@ SWALLOWED = f"""
     log = Writer.log
     def log_and_press(self, phase, step, metrics):
         log(self, phase, step, metrics)
-        if step == {STEP}:
-            Dies()
+        Dies()
     Writer.log = log_and_press
-    sys.exit(cli.main(sys.argv[1:]))
+    sys.exit(cli.main())
 """
 
 
@@ -64,44 +60,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def swallow() -> None:
-    """Ctrl-C in a place that keeps it to itself."""
-    with contextlib.suppress(KeyboardInterrupt):
-        signal.raise_signal(signal.SIGINT)
-
-
-def swallow_before(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
-    real: Callable[..., Any] = getattr(owner, name)
-
-    def swallowing(*arguments: Any) -> Any:
-        swallow()
-        return real(*arguments)
-
-    monkeypatch.setattr(owner, name, swallowing)
-
-
-def test_swallowed_in_training_it_stops_at_the_next_log(tmp_path: Path) -> None:
+def test_swallowed_in_training_it_ends_the_command_all_the_same(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    arguments = [*TRAIN, "--no-evaluate", "--out", str(out)]
+    arguments = [*TRAIN, "--steps", "1000000", "--no-evaluate", "--out", str(out)]
     command = [sys.executable, "-c", textwrap.dedent(SWALLOWED), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert "Exception ignored" in done.stderr
     assert done.returncode == 130, done.stderr
     assert done.stderr.splitlines()[-1] == f"interrupted; continue with: sbac train --resume --out {out}"
-    assert sbac.Run.load(out).metrics[-1]["step"] == STEP
-    assert cli.main([*arguments, "--resume"]) == 0
-    assert sbac.Run.load(out).metrics[-1]["step"] == 500
-
-
-def test_swallowed_before_the_last_evaluations_it_does_not_wait_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    swallow_before(monkeypatch, Writer, "finish")
-    arguments = [*TRAIN, "--episodes", "1", "--workers", "1", "--out", str(tmp_path / "run")]
-    assert cli.main(arguments) == 130
-    monkeypatch.undo()
-    assert cli.main([*arguments, "--resume"]) == 0
-    assert sbac.Run.load(tmp_path / "run").evaluations[-1]["step"] == 500
+    assert sbac.Run.load(out).metrics
 
 
 STUCK = """
@@ -173,57 +140,42 @@ def test_a_bench_is_gone_at_once_though_its_last_episodes_are_being_played(tmp_p
     assert mark.exists() and list(tmp_path.glob("results/cells/*/*.json"))
 
 
-@pytest.mark.parametrize("command", [SAC, ["data", "make", "hopper-random-made"], BENCH, ["evaluate", "RUN"]])
-def test_swallowed_at_the_start_it_ends_every_long_command(
-    command: list[str], run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = ["--out", str(tmp_path / "out")]
-    swallow_before(monkeypatch, cli, "build_parser")
-    words = [str(run) if word == "RUN" else word for word in command]
-    assert cli.main([*words, *([] if "RUN" in command else out)]) == 130
-    assert capsys.readouterr().err.splitlines()[-1].startswith("interrupted")
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+def press() -> int:
+    """What a command does when Ctrl-C is pressed."""
+    signal.raise_signal(signal.SIGINT)
+    return 0
 
 
-def test_the_next_command_starts_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = [*TRAIN, "--steps", "10", "--no-evaluate", "--out", str(tmp_path / "run"), "--resume"]
-    with monkeypatch.context() as patch:
-        swallow_before(patch, cli, "build_parser")
-        assert cli.main(arguments) == 130
-    assert cli.main(arguments) == 0
+def guarded(work: Callable[[], int]) -> int:
+    return interrupts.guarded(work, print, own_process=False)
 
 
-def test_who_ignores_interrupts_is_not_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_ignores_interrupts_is_not_interrupted() -> None:
     """As a job in a shell's background does."""
+    assert guarded(press) == 130 and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    swallow_before(monkeypatch, cli, "build_parser")
-    assert cli.main([*TRAIN, "--steps", "10", "--no-evaluate", "--out", str(tmp_path / "run")]) == 0
-    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    assert guarded(press) == 0 and signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
 def test_a_handler_of_ones_own_stays() -> None:
-    heard: list[int] = []
+    numbers: list[int] = []
 
     def own(number: int, frame: object) -> None:
-        heard.append(number)
+        numbers.append(number)
 
     signal.signal(signal.SIGINT, own)
-    with interrupts.remembered():
-        signal.raise_signal(signal.SIGINT)
-        interrupts.check()
-    assert heard == [signal.SIGINT] and signal.getsignal(signal.SIGINT) is own
+    assert guarded(press) == 0
+    assert numbers == [signal.SIGINT] and signal.getsignal(signal.SIGINT) is own
 
 
 def test_the_handler_is_restored_after_an_error() -> None:
-    with pytest.raises(ZeroDivisionError), interrupts.remembered():
+    def fail() -> int:
         assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
         raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        guarded(fail)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_outside_the_command_line_nothing_is_remembered() -> None:
-    swallow()
-    interrupts.check()
 
 
 def test_a_command_in_another_thread(capsys: pytest.CaptureFixture[str]) -> None:
@@ -275,35 +227,6 @@ def test_what_a_worker_has_started_goes_with_it(run: Path, tmp_path: Path, monke
             return
         time.sleep(0.1)
     pytest.fail("it is still running")
-
-
-def test_a_lock_that_an_interrupt_left_closed_does_not_hold_up_the_end(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Python may raise between taking a lock and entering the block that gives it back."""
-    (policy,) = (run / "policies").iterdir()
-    enter = threading.Condition.__enter__
-
-    def enter_interrupted(self: threading.Condition) -> bool:
-        taken = enter(self)
-        if threading.current_thread() is thread:
-            raise KeyboardInterrupt
-        return taken
-
-    def work() -> None:
-        with contextlib.suppress(KeyboardInterrupt), Pool(1, 1) as pool:
-            answer = pool.submit(policy, "Pendulum-v1", 1000, 0)
-            while not pool.started:  # until a worker has it
-                time.sleep(0.01)
-            with monkeypatch.context() as patch:
-                patch.setattr(threading.Condition, "__enter__", enter_interrupted)
-                pool.submit(policy, "Pendulum-v1", 1000, 0)
-                answer.done()
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(PATIENCE)
-    assert not thread.is_alive()
 
 
 def test_sigterm_says_what_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,7 +32,7 @@ def commands() -> str:
     from sbac.cli import build_parser
     from sbac.cli.core import Parser
 
-    os.environ["COLUMNS"] = "96"
+    os.environ["COLUMNS"] = "84"
 
     def described(parser: Parser, level: int) -> list[str]:
         own = [f"{'#' * level} `{parser.prog}`", f"```text\n{parser.format_help().rstrip()}\n```"]

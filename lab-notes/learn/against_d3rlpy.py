@@ -50,18 +50,21 @@ def train(log: Path, method: str, minutes: float, seed: int, out: Path) -> None:
         show_progress=False,
         logger_adapter=d3rlpy.logging.NoopAdapterFactory(),
     )
+    facts = {"method": method, "seed": seed, "d3rlpy": d3rlpy.__version__, "log": log.stem}
+    facts |= {"cores": len(os.sched_getaffinity(0)), "machine": os.uname().machine}
+    file, saved = out / f"{log.stem}-{method}-{seed}.npz", 0.0
+    out.mkdir(parents=True, exist_ok=True)
     for epoch, _ in epochs:
         taken = time.monotonic() - started
-        if taken * (epoch + 1) / epoch > 60 * minutes:  # the next one would end too late
+        over = taken * (epoch + 1) / epoch > 60 * minutes  # the next one would end too late
+        if over or taken > saved + 60:  # a machine that goes away early leaves the policy of its last minute
+            saved, policy = taken, arrays_of(algorithm, low, high)
+            facts |= {"steps": EPOCH * epoch, "minutes": taken / 60}
+            np.savez(file, facts=np.array(json.dumps(facts)), **policy)
+        if over:
             break
-    steps = EPOCH * epoch
-    policy = arrays_of(algorithm, low, high)
     some = rows["observations"][:: max(1, len(rows["observations"]) // 256)]
     assert np.allclose(act(policy, some), algorithm.predict(some), atol=1e-3 * (high - low).max())
-    out.mkdir(parents=True, exist_ok=True)
-    facts = {"method": method, "seed": seed, "steps": steps, "minutes": taken / 60, "d3rlpy": d3rlpy.__version__}
-    facts |= {"cores": len(os.sched_getaffinity(0)), "machine": os.uname().machine, "log": log.stem}
-    np.savez(out / f"{log.stem}-{method}-{seed}.npz", facts=np.array(json.dumps(facts)), **policy)
     print(json.dumps(facts))
 
 
@@ -90,7 +93,7 @@ def play(policies: list[Path], log: Path, episodes: int, seed: int, out: Path) -
     from sbac.lab.worlds import WORLDS
 
     data = sbac.load(str(log))
-    environment = WORLDS[data.name].make if data.name in WORLDS else data.task or data.environment
+    environment = WORLDS[log.stem].make if log.stem in WORLDS else data.task or data.environment
     with out.open("a") as lines:
         for path in policies:
             if path.suffix == ".npz":
@@ -108,7 +111,7 @@ def play(policies: list[Path], log: Path, episodes: int, seed: int, out: Path) -
 
 
 def draw(results: Path, out: Path) -> None:
-    """One panel a log: each policy a point, each method's mean a bar, the log's own mean a line."""
+    """One panel a log: each policy's mean with two standard errors of its episodes, the log's own mean a line."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -116,21 +119,21 @@ def draw(results: Path, out: Path) -> None:
 
     lines = [json.loads(line) for line in results.read_text().splitlines()]
     logs = list(dict.fromkeys(line["log"] for line in lines))
-    methods = list(dict.fromkeys(line["method"] for line in lines))
+    names = {"sbac learn": "sbac learn", "td3-bc": "d3rlpy\nTD3+BC", "iql": "d3rlpy\nIQL"}
     figure, panels = plt.subplots(1, len(logs), figsize=(3.2 * len(logs), 3.2), squeeze=False)
     for panel, log in zip(panels[0], logs, strict=True):
-        scored = all(line["scores"] is not None for line in lines if line["log"] == log)
-        for place, method in enumerate(methods):
-            of = [line for line in lines if (line["log"], line["method"]) == (log, method)]
-            means = [np.mean(line["scores"] if scored else line["returns"]) for line in of]
-            if means:
-                panel.bar(place, np.mean(means), color=f"C{place}", alpha=0.5)
-                panel.plot([place] * len(means), means, "o", color=f"C{place}")
-                base = next(line["log_score" if scored else "log_return"] for line in of)
+        of = [line for line in lines if line["log"] == log]
+        scored = all(line["scores"] is not None for line in of)
+        for line in of:
+            values = np.array(line["scores" if scored else "returns"])
+            place, error = list(names).index(line["method"]), 2 * values.std(ddof=1) / np.sqrt(len(values))
+            panel.errorbar(place, values.mean(), error, fmt="o", capsize=4, color=f"C{place}")
+        base = of[0]["log_score" if scored else "log_return"]
         panel.axhline(base, color="0.4", linestyle="--")
-        panel.annotate("the log", (0, base), xycoords=("axes fraction", "data"), va="bottom", fontsize=8)
+        panel.annotate("the log", (0.02, base), xycoords=("axes fraction", "data"), va="bottom", fontsize=8)
         panel.set_title(log, fontsize=9)
-        panel.set_xticks(range(len(methods)), methods, fontsize=8)
+        panel.set_xticks(range(len(names)), list(names.values()), fontsize=8)
+        panel.set_xlim(-0.5, len(names) - 0.5)
         panel.set_ylabel("score" if scored else "return of an episode")
     figure.tight_layout()
     figure.savefig(out, dpi=150)

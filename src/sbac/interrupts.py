@@ -2,7 +2,7 @@
 
 Python raises KeyboardInterrupt when its main thread runs Python again: while XLA compiles, that may be minutes later.
 In a callback of the garbage collector (JAX has one) or in a `__del__` it is printed as "Exception ignored in ..." and
-gone. So `check` raises it again, and where a command does not end by itself, a thread ends the process.
+gone. So a thread waits for the signal too, and ends the process where the command does not end by itself.
 """
 
 import os
@@ -21,7 +21,6 @@ PATIENCE = 2.0
 undoing: list[Callable[[], object]] = []
 """What is to be done, the last first, where a process ends without leaving the blocks that it is in."""
 
-_pressed: int | None = None
 _ending = threading.Lock()
 """Whoever has it ends the process: the main thread, or the one that waited for it."""
 
@@ -35,7 +34,7 @@ def guarded(work: Callable[[], int], last_words: Callable[[int], object], own_pr
 
     own_process: the process ends with it, at once: JAX would wait for what it compiles or runs, or crash over it.
     """
-    with remembered(last_words if own_process else None):
+    with heard(last_words if own_process else None):
         try:
             return work()
         except KeyboardInterrupt as stopped:
@@ -47,29 +46,26 @@ def guarded(work: Callable[[], int], last_words: Callable[[int], object], own_pr
 
 
 @contextmanager
-def remembered(last_words: Callable[[int], object] | None = None) -> Generator[None, None, None]:
-    """Inside this block Ctrl-C is raised as usual, SIGTERM likewise, and both are recorded for `check`.
+def heard(last_words: Callable[[int], object] | None) -> Generator[None, None, None]:
+    """Inside this block Ctrl-C is raised as usual, and SIGTERM likewise.
 
     With `last_words` a thread waits for them too, and says these before it ends the process. Nothing changes where
     interrupts are ignored (as `nohup` may do) or have another handler, nor in other threads.
     """
-    global _pressed
     here = threading.current_thread() is threading.main_thread()
     if not here or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    heard = [signal.SIGINT, *([signal.SIGTERM] if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL else [])]
+    numbers = [signal.SIGINT, *([signal.SIGTERM] if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL else [])]
 
-    def press(number: int, frame: FrameType | None) -> None:
-        global _pressed
-        _pressed = number
+    def press(number: int, frame: FrameType | None) -> NoReturn:
         if last_words is not None:  # it ends soon: a second one would only disturb that
-            for each in heard:
+            for each in numbers:
                 signal.signal(each, signal.SIG_IGN)
-        check()
+        raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
     with ExitStack() as stack:
-        for each in heard:
+        for each in numbers:
             stack.callback(signal.signal, each, signal.signal(each, press))
         if last_words is not None:
             # Python writes a signal's number there at once, whatever the main thread is doing.
@@ -77,16 +73,7 @@ def remembered(last_words: Callable[[int], object] | None = None) -> Generator[N
             os.set_blocking(writer, False)
             stack.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(writer, warn_on_full_buffer=False))
             threading.Thread(target=_end_late, args=(reader, last_words), daemon=True).start()
-        try:
-            yield
-        finally:
-            _pressed = None
-
-
-def check() -> None:
-    """Raises KeyboardInterrupt if Ctrl-C was pressed and the exception was lost."""
-    if _pressed is not None:
-        raise Terminated if _pressed == signal.SIGTERM else KeyboardInterrupt
+        yield
 
 
 def _end_late(signals: int, last_words: Callable[[int], object]) -> None:

@@ -27,7 +27,7 @@ def _evaluate(args: argparse.Namespace) -> int:
 
     from sbac.evaluation.evaluate_run import evaluate_policies, policy_episodes_json
     from sbac.files import finite
-    from sbac.report.summary import render, source, summarise_settings
+    from sbac.report.summary import evaluation_table, source
     from sbac.runs import read_record
 
     rows = evaluate_policies(Path(args.target), args.env, args.episodes, args.seed)
@@ -39,5 +39,5 @@ def _evaluate(args: argparse.Namespace) -> int:
         return 0
     if Path(args.target).is_dir():
         print(source(read_record(Path(args.target))))
-    print(render(summarise_settings(rows)))
+    print(evaluation_table(rows))
     return 0

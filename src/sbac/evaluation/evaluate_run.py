@@ -4,7 +4,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from sbac import interrupts
 from sbac.environments.opening import may_open
 from sbac.errors import UserError, not_negative, positive
 from sbac.evaluation.worker import Pool
@@ -55,7 +54,6 @@ def evaluate_policies(
         answers = [workers.submit(path, where, episodes, seed) for path in paths]
         rows: list[PolicyEpisodes] = []
         for policy, path, answer in zip(policies, paths, answers, strict=True):
-            interrupts.check()
             source, played = policy_record(policy), parse(Episodes, answer.result(), f"the episodes of {path}")
             setting = policy_setting(policy, source.grid)
             rows.append(PolicyEpisodes(source.algorithm, source.seed, setting, played, source.failed))

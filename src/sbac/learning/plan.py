@@ -89,7 +89,7 @@ def gpu_candidates(first: float, second: float, third: float) -> list[LearnCandi
 
 QUICK, FULL = EFFORTS["quick"], EFFORTS["full"]
 BRISK = replace(QUICK, replicates=3, steps=(2_000, 3_000), model_steps=3_000, model_members=5)
-GLANCE = replace(QUICK, replicates=2, steps=(2_900, 100), model_hidden=(64, 64), model_steps=500)
+GLANCE = replace(QUICK, replicates=2, steps=(2_900, 100), model_hidden=(64, 64), model_steps=500, model_members=2)
 """Of a log from which nothing can be promised: the card needs a judge, and the clone its steps."""
 PI, PI_QUARTER = sbac_candidate("pi", 1.0, 285), sbac_candidate("pi", 0.25, 90, "pi-1")
 MU, MU_SIXTEENTH = sbac_candidate("mu", 1.0, 55, "pi-1"), sbac_candidate("mu", 0.0625, 50, "pi-1")
@@ -97,7 +97,7 @@ EXPECTILE = sbac_candidate("expectile", 0.25, 365)
 """On two cores, with five seeds."""
 CORES = ("cpu", "quick", [20_000, 10_000])
 TABLE = (
-    PlanRow("a glance", "any", "quick", [3_000], 2, [LearnCandidate("bc", [{}], 10, algorithm="bc")], GLANCE, 20),
+    PlanRow("a glance", "any", "quick", [3_000], 1, [LearnCandidate("bc", [{}], 10, algorithm="bc")], GLANCE, 20),
     PlanRow("two cores, 5 minutes", *CORES, 2, [replace(PI, seconds=150), replace(MU, seconds=32)], BRISK, 91),
     PlanRow("two cores, 8 minutes", *CORES, 4, [replace(PI, seconds=240), replace(MU, seconds=47)], BRISK, 130),
     PlanRow("two cores, 15 minutes", *CORES, 5, [PI, MU, PI_QUARTER], QUICK, 190),

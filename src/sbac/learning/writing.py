@@ -30,14 +30,12 @@ from sbac.policy import Policy
 from sbac.records import as_json
 from sbac.report.card import build_card
 from sbac.report.page import (
-    ChartGroup,
     PagePart,
     Section,
     chart_sections,
     compared_note,
     compared_table,
     config_section,
-    facts,
     render,
     subtitle,
 )
@@ -157,16 +155,16 @@ def report_page(lines: Sequence[str], choice: ChoiceRecord, runs: Sequence[Run],
         for run, record in zip(runs, records, strict=True)
         for entry in series_of(record)
     ]
-    group = ChartGroup({data.name: {entry.label: entry for entry in series}})
+    by_label = {entry.label: entry for entry in series}
     table, notes = compared_table(choice), [compared_note(choice)]
     answer = PagePart(lines=lines[:1], texts=lines[1:], table=table, notes=notes)
     sections = [
         Section("answer", "The answer", [answer]),
-        *chart_sections([group]),
-        config_section([facts(record) for record in records], records),
+        *chart_sections({data.name: by_label}),
+        config_section(records),
     ]
     title = f"What was learned from {data.name}"
-    return render(title, subtitle(records, series), sections, tasks=[data.name], methods=group.names)
+    return render(title, subtitle(records, series), sections, tasks=[data.name], methods=list(by_label))
 
 
 def peak_memory() -> float:

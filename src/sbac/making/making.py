@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 
-from sbac import interrupts
 from sbac.data.columns import SIDE_ARRAYS
 from sbac.data.locating import data_folder, made_names, stand_ins
 from sbac.errors import UserError, positive, unknown
@@ -197,7 +196,6 @@ def played(
         for name in needs:
             waiting.remove(name)
             for part in needs[name]:
-                interrupts.check()
                 if part not in kept:
                     kept[part] = part.join([answer.result() for answer in answers.pop(part)])
             yield name, join([kept[part] for part in needs[name]])

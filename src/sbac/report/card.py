@@ -6,6 +6,7 @@ and what speaks against it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -15,7 +16,7 @@ from sbac.nn import GaussianPolicy
 from sbac.policy import Policy
 from sbac.report.charts import Chart
 from sbac.report.drawing import COLOURS, GREY, new_figure, svg_element, svg_text
-from sbac.report.page import PagePart, Section, compared_note, compared_table, render, text_rows
+from sbac.report.page import PagePart, PageTable, Row, Section, compared_note, compared_table, render
 from sbac.report.verdict import verdict_lines
 from sbac.runs import Run, policy_record
 from sbac.trust.behaviour import behaviour_at, clone, compared_rows, departures
@@ -58,29 +59,17 @@ def build_card(
     distances = departures(log, model, policy, rows)
     states = largest(log, model, policy, rows, distances)
     truth = true_returns(run, about)
-    sections = [
-        Section("short", "In short", [_verdict(about, choice, opening)]),
-        Section("improvement", "Expected improvement", [_improvement(choice.log, about, truth)]),
-        Section(
-            "changes",
-            "What the policy would change",
-            [
-                _changes(
-                    distances,
-                    states,
-                    log.data.columns["actions"],
-                    members_text(policy, log.data.observations[rows]),
-                )
-            ],
-        ),
-        Section("log", "What the log does", [_log_part(log, choice.log, run.record.notes or [])]),
-        Section("basis", "What the estimate rests on", [_basis(about, choice)]),
-        Section(
-            "policies",
-            "The policies that were compared",
-            [PagePart(table=compared_table(choice), notes=[compared_note(choice)])],
-        ),
+    members = members_text(policy, log.data.observations[rows])
+    compared = PagePart(table=compared_table(choice), notes=[compared_note(choice)])
+    parts = [
+        ("short", "In short", _verdict(about, choice, opening)),
+        ("improvement", "Expected improvement", _improvement(choice.log, about, truth)),
+        ("changes", "What the policy would change", _changes(distances, states, log.data.columns["actions"], members)),
+        ("log", "What the log does", _log_part(log, choice.log, run.record.notes or [])),
+        ("basis", "What the estimate rests on", _basis(about, choice)),
+        ("policies", "The policies that were compared", compared),
     ]
+    sections = [Section(name, heading, [part]) for name, heading, part in parts]
     title = f"Policy card: {policy_record(policy).algorithm}, {chosen}"
     learned = ", ".join(choice.log.learned_elsewhere) or log.data.name
     judged = f"judged on {log.data.name}, another log," if choice.log.learned_elsewhere else "judged from the log,"
@@ -173,20 +162,17 @@ def returns_picture(
     if truth:
         marks.append(("in the environment", float(np.mean(truth)), COLOURS[2], 0.89))
         ax.plot(truth, np.zeros(len(truth)), "o", color=COLOURS[2], alpha=0.7, clip_on=False)
+    low, high = ax.get_xlim()
     for name, place, colour, height in marks:
         ax.axvline(place, ymax=height, color=colour)
-        spot = {"xycoords": ("data", "axes fraction"), "xytext": (4, -8), "textcoords": "offset points"}
-        ax.annotate(name, (place, height), color=colour, fontsize="small", **spot)
+        # A higher line would cross the name: it stands on the other side then.
+        crossed = any(0 <= other - place < 0.3 * (high - low) for _, other, _, top in marks if top > height)
+        side: dict[str, Any] = {"xytext": (-4, -8), "ha": "right"} if crossed else {"xytext": (4, -8)}
+        spot = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+        ax.annotate(name, (place, height), color=colour, fontsize="small", **spot, **side)
     if interval is not None:
-        ax.plot(
-            interval,
-            [1, 1],
-            color=COLOURS[0],
-            linewidth=5,
-            alpha=0.45,
-            transform=ax.get_xaxis_transform(),
-            clip_on=False,
-        )
+        across = ax.get_xaxis_transform()
+        ax.plot(interval, [1, 1], color=COLOURS[0], linewidth=5, alpha=0.45, transform=across, clip_on=False)
     return svg_element(svg_text(figure))
 
 
@@ -216,14 +202,14 @@ def _changes(
         return PagePart(texts=[text, *members, alike])
     heads = ("state", "deviations", "the log on average", "the policy's", "observations")
     rows = [
-        (f"row {s.row}", f"{s.distance:.1f}", _numbers(s.log_action), _numbers(s.policy_action), _features(s))
+        Row(f"row {s.row}", [f"{s.distance:.1f}", _numbers(s.log_action), _numbers(s.policy_action), _features(s)])
         for s in states
     ]
     note = (
         "The states where it departs most, one of each episode, with the observations that set them apart: "
         f"name = value (deviations from the log's mean). The actions are {', '.join(actions)}."
     )
-    return PagePart(texts=[text, *members], table=text_rows(heads, rows), notes=[note])
+    return PagePart(texts=[text, *members], table=PageTable(heads, rows), notes=[note])
 
 
 def _numbers(values: NDArray[np.float64]) -> str:

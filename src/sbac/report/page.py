@@ -30,19 +30,14 @@ HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
-class PageCell:
-    """A cell of a table."""
-
-    text: str = ""
-    below: str = ""
-
-
-@dataclass(frozen=True)
 class Row:
+    """`below` stands below its name, `note` below its last cell."""
+
     name: str
-    cells: Sequence[PageCell]
+    cells: Sequence[str]
     task: str = ""
     below: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,17 +71,6 @@ class Section:
     parts: Sequence[PagePart]
 
 
-@dataclass(frozen=True)
-class ChartGroup:
-    """Series that one chart may show: by dataset and by the name that a chart gives them."""
-
-    shown: Mapping[str, Shown]
-
-    @property
-    def names(self) -> list[str]:
-        return list(dict.fromkeys(name for shown in self.shown.values() for name in shown))
-
-
 def render(
     title: str,
     subtitle: str,
@@ -96,7 +80,10 @@ def render(
     methods: Sequence[str] = (),
     card: bool = False,
 ) -> str:
-    """The page. Sections without parts are left out. `card`: a page without a script."""
+    """The page. Sections without parts are left out. `card`: a page without a script.
+
+    tasks, methods: what it can be filtered by.
+    """
     environment = Environment(
         loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -124,15 +111,15 @@ def runs_page(
 ) -> str:
     """The page of some runs, whose series have names that tell them apart."""
     datasets = list(dict.fromkeys(s.data for s in series))
-    group = ChartGroup({data: {s.label: s for s in series if s.data == data} for data in datasets})
+    by_dataset = {data: {s.label: s for s in series if s.data == data} for data in datasets}
     sections = [
         *([] if choice is None else [answer_section(choice)]),
         outcome_section(series),
         Section("scores", "Scores", every_setting(series)),
-        *chart_sections([group]),
-        config_section([facts(record) for record in records], records),
+        *chart_sections(by_dataset),
+        config_section(records),
     ]
-    return render(title, subtitle(records, series), sections, tasks=datasets, methods=group.names)
+    return render(title, subtitle(records, series), sections, tasks=datasets, methods=labels_of(by_dataset))
 
 
 def subtitle(records: Sequence[MeasuredRun], series: Sequence[Series]) -> str:
@@ -179,15 +166,12 @@ def compared_table(choice: ChoiceRecord) -> PageTable:
     def gain(row: CandidateRecord) -> str:
         return "" if row.gain is None else within(row.gain, row.gain_low, row.gain_high, digits)
 
-    log = Row(LOG, [PageCell(text) for text in (logged_text(choice.log)[0], "", log_text(choice.log))])
+    log = Row(LOG, [logged_text(choice.log)[0], "", log_text(choice.log)])
     rows = [
-        Row(
-            row.label,
-            [PageCell(episode_text(row)), PageCell(gain(row)), PageCell(fate(row), below="; ".join(row.warnings))],
-        )
+        Row(row.label, [episode_text(row), gain(row), fate(row)], note="; ".join(row.warnings))
         for row in choice.candidates
     ]
-    return _table(("policy", "whole episode", "gain over the log", ""), [log, *rows])
+    return PageTable(["policy", "whole episode", "gain over the log", ""], [log, *rows])
 
 
 def compared_note(choice: ChoiceRecord) -> str:
@@ -211,7 +195,7 @@ def outcome_section(series: Sequence[Series]) -> Section:
         )
         verdicts = [text for text in map(verdict, by_record) if text]
         replaced = [text for (first, *_) in by_record if (text := replaced_text(first.record))]
-        table = _table(heads, map(_outcome_row, played))
+        table = PageTable(heads, [_outcome_row(s) for s in played])
         parts.append(PagePart(lines=verdicts, warnings=replaced, table=table, notes=[words]))
     if unplayed:
         heads = ("policy", "seeds", "steps", "last losses", "distance from the logged actions")
@@ -220,17 +204,8 @@ def outcome_section(series: Sequence[Series]) -> Section:
             "phase, at its end, the mean over seeds. Distance: the mean of |policy's action - logged action| in states "
             "of the log, as a share of the action's range."
         )
-        parts.append(PagePart(table=_table(heads, map(_unplayed_row, unplayed)), notes=[words]))
+        parts.append(PagePart(table=PageTable(heads, [_unplayed_row(s) for s in unplayed]), notes=[words]))
     return Section("outcome", "What came out", parts)
-
-
-def text_rows(heads: Iterable[str], rows: Iterable[Sequence[str]]) -> PageTable:
-    """A table of texts, the first of each row its name."""
-    return _table(heads, (Row(name, [PageCell(text) for text in texts]) for name, *texts in rows))
-
-
-def _table(heads: Iterable[str], rows: Iterable[Row]) -> PageTable:
-    return PageTable(list(heads), list(rows))
 
 
 def _outcome_row(s: Series) -> Row:
@@ -243,7 +218,7 @@ def _outcome_row(s: Series) -> Row:
         within(*mean_interval(s.scores)),
         "" if clone is None else difference(paired_difference(s.scores, clone)),
     ]
-    return Row(s.label, [PageCell(text) for text in texts], s.data, s.data)
+    return Row(s.label, texts, s.data, s.data)
 
 
 def _unplayed_row(s: Series) -> Row:
@@ -253,7 +228,7 @@ def _unplayed_row(s: Series) -> Row:
     acts = charts.actions_of(s)
     distance = "the log is not here" if acts is None or acts.distance is None else f"{acts.distance:.3f}"
     texts = [str(len(s.trials)), s.steps, ", ".join(losses), distance]
-    return Row(s.label, [PageCell(text) for text in texts], s.data, s.data)
+    return Row(s.label, texts, s.data, s.data)
 
 
 def every_setting(series: Sequence[Series]) -> list[PagePart]:
@@ -267,42 +242,40 @@ def every_setting(series: Sequence[Series]) -> list[PagePart]:
             "training where the final ones have not been played. Worst episode: of all seeds."
         )
         name = f"Every setting ({length})"
-        parts.append(PagePart(table=_table(heads, rows), notes=[caption], summary=name, unfolded=len(rows) <= 30))
+        parts.append(PagePart(table=PageTable(heads, rows), notes=[caption], summary=name, unfolded=len(rows) <= 30))
     return parts if series else [PagePart(notes=["There are no results yet."])]
 
 
 def _setting_row(s: Series) -> Row:
     numbers = [len(s.trials), len(s.episodes[0]), number(s.mean), number_or_blank(s.deviation), number(s.worst)]
-    texts = [s.method, s.setting_name, s.steps, *map(str, numbers)]
-    return Row(s.data, [PageCell(text) for text in texts], s.data)
+    return Row(s.data, [s.method, s.setting_name, s.steps, *map(str, numbers)], s.data)
 
 
 # --- Charts -------------------------------------------------------------------------------------------------------
 
 
-def chart_sections(groups: Sequence[ChartGroup]) -> list[Section]:
-    """Learning curves, what training logged, returns and actions. The latter two are of a group's first dataset."""
-    curves: list[PagePart] = []
-    logged: list[PagePart] = []
-    histograms: list[PagePart] = []
-    for group in groups:
-        names = group.names
-        played = {data: {n: s for n, s in shown.items() if s.evaluated} for data, shown in group.shown.items()}
-        drawn = [charts.curve_chart(data, shown, names) for data, shown in played.items() if shown]
-        if drawn:
-            curves.append(PagePart(charts=drawn, notes=[CURVES]))
-        of_first = _first(charts.logged_charts(data, shown, names) for data, shown in group.shown.items())
-        if of_first:
-            logged.append(PagePart(charts=of_first, notes=[_logged_note(of_first)]))
-        spread = [charts.return_chart(d, s, names) for d, s in group.shown.items() if played[d] or _has_returns(s)]
-        actions = _first(charts.action_charts(data, shown, names) for data, shown in group.shown.items())
-        if spread or actions:
-            histograms.append(PagePart(charts=[*spread, *actions], notes=[HISTOGRAMS]))
+def labels_of(by_dataset: Mapping[str, Shown]) -> list[str]:
+    """The names that charts give to series, each once."""
+    return list(dict.fromkeys(name for shown in by_dataset.values() for name in shown))
+
+
+def chart_sections(by_dataset: Mapping[str, Shown]) -> list[Section]:
+    """Learning curves, what training logged, returns and actions. The latter two are of the first dataset."""
+    names = labels_of(by_dataset)
+    played = {data: {n: s for n, s in shown.items() if s.evaluated} for data, shown in by_dataset.items()}
+    curves = [charts.curve_chart(data, shown, names) for data, shown in played.items() if shown]
+    logged = _first(charts.logged_charts(data, shown, names) for data, shown in by_dataset.items())
+    returns = [charts.return_chart(d, s, names) for d, s in by_dataset.items() if played[d] or _has_returns(s)]
+    actions = _first(charts.action_charts(data, shown, names) for data, shown in by_dataset.items())
     return [
-        Section("curves", "Learning curves", curves),
-        Section("logged", "What training logged", logged),
-        Section("histograms", "Returns and actions", histograms),
+        _chart_section("curves", "Learning curves", curves, CURVES),
+        _chart_section("logged", "What training logged", logged, _logged_note(logged)),
+        _chart_section("histograms", "Returns and actions", [*returns, *actions], HISTOGRAMS),
     ]
+
+
+def _chart_section(name: str, title: str, drawn: Sequence[Chart], note: str) -> Section:
+    return Section(name, title, [PagePart(charts=drawn, notes=[note])] if drawn else [])
 
 
 CURVES = (
@@ -338,11 +311,8 @@ def _logged_note(logged: Sequence[Chart]) -> str:
 # --- Configurations -----------------------------------------------------------------------------------------------
 
 
-def config_section(all_facts: Sequence[Mapping[str, object]], records: Sequence[MeasuredRun]) -> Section:
-    parts = [
-        PagePart(facts=found, summary=_summary(record), task=record.data.name)
-        for found, record in zip(all_facts, records, strict=True)
-    ]
+def config_section(records: Sequence[MeasuredRun]) -> Section:
+    parts = [PagePart(facts=facts(each), summary=_summary(each), task=each.data.name) for each in records]
     return Section("configs", "The configuration behind every number", parts)
 
 

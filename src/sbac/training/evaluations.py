@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sbac import files, interrupts
+from sbac import files
 from sbac.callbacks import NO_CALLBACKS, Callback
 from sbac.environments.opening import EnvSource
 from sbac.errors import remedy
@@ -162,7 +162,6 @@ class Evaluations:
     def collect(self, wait: bool = False) -> None:
         """Writes the rows of snapshots whose answers are in; with `wait`, of all of them."""
         while self._waiting and (wait or all(a.done() for a in self._waiting[0].answers)):
-            interrupts.check()
             snapshot = self._waiting.popleft()
             rows = [
                 EvaluationRow(place, parse(Episodes, answer.result(), f"evaluation of {snapshot.folder}"))

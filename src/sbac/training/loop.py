@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sbac import interrupts
 from sbac.algorithms.base import Actor, Metrics, Spec
 from sbac.config import static_fields
 from sbac.data.streaming import StreamedLog
@@ -199,7 +198,6 @@ class Training:
         runs = len(program.members(index))
         self._bar.begin(f"{phase.name} ({runs} runs)" if runs > 1 else phase.name, steps, done)
         for stop in sorted(s for s in stops if s > done):
-            interrupts.check()
             state, metrics = self._advance(index, inputs, state, done, stop, block)
             if stop == steps:
                 state = program.conclude(index, inputs, state)

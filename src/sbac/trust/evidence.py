@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sbac import interrupts
 from sbac.errors import name_of, unknown
 from sbac.trust.acting import Actors
 from sbac.trust.log import Acts, JudgedLog
@@ -80,7 +79,6 @@ class Question:
         return self._results[compute]
 
     def reached(self, what: str, done: int, total: int) -> None:
-        interrupts.check()
         if self.progress is not None:
             self.progress(what, done, total)
 

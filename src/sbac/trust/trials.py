@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sbac import files, interrupts
+from sbac import files
 from sbac.environments.opening import EnvSource
 from sbac.errors import UserError, positive, unknown
 from sbac.evaluation.rollout import Evaluator
@@ -113,7 +113,6 @@ def try_policies(
     positive("try", budget)
     evaluator = Evaluator(environment)
     while True:
-        interrupts.check()
         returns = read_trials(folder, policies, ranked)
         label = next_label(ranked, returns, budget)
         if label is None:

@@ -10,7 +10,6 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 
-from sbac import interrupts
 from sbac.errors import UserError
 from sbac.evaluation.worker import Pool
 from sbac.lab.bench.bench import Bench, CellGroup, Executor
@@ -43,7 +42,6 @@ def run_bench(bench: Bench, executor: Executor | None = None) -> Status:
                     playing[cell] = background.submit(finish, record, results, protocol, pool, cell.environment)
                 _collect(bench, status, playing)
             while playing:
-                interrupts.check()
                 next(iter(playing.values())).exception()
                 _collect(bench, status, playing)
         except BaseException:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
-from sbac import files, interrupts
+from sbac import files
 from sbac.errors import UserError
 from sbac.lab.bench.bench import Bench, CellGroup, Outcome, group_name
 from sbac.lab.bench.finding import PlacedCell
@@ -53,7 +53,6 @@ class Nodes:
                     bench.say(f"{bench.title(ours)}, sent")
                     under_way[self._send(ours, bench)] = ours, 1
             while under_way:
-                interrupts.check()
                 for ticket in self.cluster.wait(list(under_way), 1.0):
                     group, attempt = under_way.pop(ticket)
                     try:

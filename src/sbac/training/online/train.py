@@ -16,7 +16,6 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from sbac import interrupts
 from sbac.algorithms.base import Actor
 from sbac.callbacks import NO_CALLBACKS, Callback
 from sbac.errors import UserError, positive
@@ -203,7 +202,6 @@ class OnlineTraining:
             before = 0
             policies: list[Policy] = []
             for moment in rounds(learner, collectors, exploring(self._runs[0].config).start_steps, total):
-                interrupts.check()
                 self._note_failures(moment)
                 step, arrays, metrics = moment
                 last = step >= total
