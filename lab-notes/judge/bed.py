@@ -1,22 +1,18 @@
 """The judge's test bed: policies that fall, played, and what the judge says of them.
 
-python lab-notes/judge/bed.py policies --out OUT [--logs L ...] [--steps N ...] [--rows N] [--workers N]
-python lab-notes/judge/bed.py judge    --out OUT [--logs L ...] [--workers N] [--effort quick]
+python lab-notes/judge/bed.py policies --out OUT --logs L ... [--preset quick] [--steps N ...]
+python lab-notes/judge/bed.py judge    --out OUT --logs L ... [--effort quick]
 python lab-notes/judge/bed.py table    --out OUT [--logs L ...] [--variants V ...]
 
-Each stage goes on where it was stopped. `policies` trains on CPU cores, a process for each method and number of steps;
-`judge` has a process for each log, which fits values and the model; `table` reads what is there, other variants of the
-model too, which were judged at earlier commits (README).
+Each stage goes on where it was stopped, log after log; logs may be shared out among processes. `judge` fits values and
+the model; `table` reads what is there, other variants of the model too, which were judged at earlier commits (README).
 """
 
 import argparse
 import json
 import math
-import multiprocessing
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -30,13 +26,12 @@ from sbac.trust.evidence import AS_LOGGED, Effort, Facts, find_effort, summary
 from sbac.trust.model import ended_as_logged
 from sbac.trust.watching import Watched
 
-LOGS = {
-    "walker2d-medium-replay-made": 300_000,
-    "walker2d-medium-made": 400_000,
-    "hopper-medium-made": 400_000,
-    "hopper-medium-replay-made": 400_000,
-    "halfcheetah-medium-expert-made": 400_000,
-}
+DEVELOPMENT = (
+    "walker2d-medium-replay-made", "walker2d-medium-made", "hopper-medium-made", "hopper-medium-replay-made",
+    "halfcheetah-medium-expert-made",
+)  # fmt: skip
+ROWS = 400_000
+"""Of a log, at most."""
 METHODS: dict[str, dict[str, Any]] = {
     "sbac": {"alpha": [0.125, 1.0]},
     "iql": {},
@@ -44,7 +39,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "td3-bc": {},
     "bc": {},
 }
-STEPS = (500, 2_000, 6_000, 20_000)
+STEPS = (500, 2_000, 20_000)
 EPISODES, DISCOUNT, SEED = 30, 0.99, 200
 MODEL, NONE = "model", "none"
 """The variants that are the package's own model, and fitted Q evaluation alone."""
@@ -53,22 +48,32 @@ MODEL, NONE = "model", "none"
 # --- Policies ---------------------------------------------------------------------------------------------------------
 
 
-def one_core() -> None:
-    """A worker that keeps to the CPU, and to one core of it."""
-    os.environ["JAX_PLATFORMS"] = "cpu"
-    cores = sorted(os.sched_getaffinity(0))
-    identity = multiprocessing.current_process()._identity  # type: ignore[attr-defined]
-    os.sched_setaffinity(0, {cores[(identity[0] - 1) % len(cores)]})
+def policies(options: argparse.Namespace) -> None:
+    import sbac
+    from sbac.making.making import identity, make_datasets
+
+    for log in options.logs:
+        for folder in ("data", "truth", f"policies/{log}"):
+            (options.out / folder).mkdir(parents=True, exist_ok=True)
+        file, began = options.out / "data" / f"{log}.npz", time.time()
+        if not file.is_file():
+            make_datasets(log, out=file.parent, size=min(identity(log, None, 0).size, ROWS), progress=False)
+            print(f"{log}: made, {time.time() - began:.0f} s", flush=True)
+        data = sbac.load(file)
+        for steps in options.steps:
+            for method in options.methods:
+                if not (options.out / "truth" / f"{log}.{method}.{steps}.jsonl").is_file():
+                    print(train_and_play(options.out, data, log, method, steps, options.preset), flush=True)
 
 
-def train_and_play(out: Path, log: str, method: str, steps: int, seeds: int) -> str:
+def train_and_play(out: Path, data: Any, log: str, method: str, steps: int, preset: str) -> str:
     import sbac
     from sbac.evaluation.rollout import Evaluator
 
-    data, play = sbac.load(out / "data" / f"{log}.npz"), Evaluator(log)
-    began = time.time()
-    chosen = {"seeds": [SEED + i for i in range(seeds)], "steps": steps, **METHODS[method]}
-    run = sbac.train(data, method, preset="quick", evaluate=False, progress=False, **chosen)
+    play, began = Evaluator(log), time.time()
+    run = sbac.train(
+        data, method, preset=preset, seeds=[SEED], steps=steps, evaluate=False, progress=False, **METHODS[method]
+    )
     trained = time.time() - began
     lines: list[str] = []
     for policy in run.policies:
@@ -82,38 +87,9 @@ def train_and_play(out: Path, log: str, method: str, steps: int, seeds: int) -> 
             "log": log, "policy": label, "method": method, "steps": steps, "score": played.score,
             "returns": played.returns, "lengths": played.lengths, "discounted": played.discounted_returns,
         }  # fmt: skip
-        lines.append(json.dumps(record))
-    with (out / "truth" / f"{log}.{method}.{steps}.jsonl").open("w") as file:
-        file.write("".join(line + "\n" for line in lines))
-    return f"{log} {method} {steps}: {trained:.0f} s + {time.time() - began - trained:.0f} s"
-
-
-def policies(options: argparse.Namespace) -> None:
-    from sbac.making.making import make_datasets
-
-    out = options.out
-    for folder in ("data", "truth", *(f"policies/{log}" for log in options.logs)):
-        (out / folder).mkdir(parents=True, exist_ok=True)
-    began = time.time()
-    for log in options.logs:
-        make_datasets(log, out=out / "data", size=options.rows or LOGS[log], workers=options.workers, progress=False)
-        print(f"{log}: made, {time.time() - began:.0f} s in all", flush=True)
-    units = [
-        (log, method, steps)
-        for steps in sorted(options.steps, reverse=True)
-        for method in options.methods
-        for log in options.logs
-        if not (out / "truth" / f"{log}.{method}.{steps}.jsonl").is_file()
-    ]
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(options.workers, mp_context=context, initializer=one_core) as pool:
-        asked = {pool.submit(train_and_play, out, *unit, options.seeds): unit for unit in units}
-        for number, answer in enumerate(as_completed(asked), 1):
-            try:
-                told = answer.result()
-            except Exception as error:  # the other units go on
-                told = f"{asked[answer]}: {type(error).__name__}: {error}"
-            print(f"{time.time() - began:.0f} s, {number} of {len(units)}: {told}", flush=True)
+        lines.append(json.dumps(record) + "\n")
+    (out / "truth" / f"{log}.{method}.{steps}.jsonl").write_text("".join(lines))
+    return f"{log} {preset} {method} {steps}: {trained:.0f} s + {time.time() - began - trained:.0f} s"
 
 
 # --- The judge --------------------------------------------------------------------------------------------------------
@@ -174,20 +150,8 @@ def judge_log(out: Path, log_name: str, effort_name: str) -> str:
 
 def judge(options: argparse.Namespace) -> None:
     (options.out / "judged").mkdir(parents=True, exist_ok=True)
-    logs = [log for log in options.logs if (options.out / "policies" / log).is_dir()]
-    if options.workers == 1:
-        for log in logs:
-            print(judge_log(options.out, log, options.effort), flush=True)
-        return
-    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(options.workers, mp_context=context) as pool:
-        asked = {pool.submit(judge_log, options.out, log, options.effort): log for log in logs}
-        for answer in as_completed(asked):
-            try:
-                print(answer.result(), flush=True)
-            except Exception as error:  # the other logs go on
-                print(f"{asked[answer]}: {type(error).__name__}: {error}", flush=True)
+    for log in options.logs:
+        print(judge_log(options.out, log, options.effort), flush=True)
 
 
 # --- The table --------------------------------------------------------------------------------------------------------
@@ -360,12 +324,10 @@ def main() -> None:
     stages: dict[str, Callable[[argparse.Namespace], None]] = {"policies": policies, "judge": judge, "table": table}
     parser.add_argument("stage", choices=stages)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--logs", nargs="+", default=list(LOGS))
+    parser.add_argument("--logs", nargs="+", default=list(DEVELOPMENT))
     parser.add_argument("--steps", nargs="+", type=int, default=list(STEPS))
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--rows", type=int)
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--preset", default="quick")
     parser.add_argument("--variants", nargs="+")
     parser.add_argument("--effort", default="quick")
     options = parser.parse_args()
