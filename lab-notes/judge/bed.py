@@ -13,6 +13,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -26,10 +27,6 @@ from sbac.trust.evidence import AS_LOGGED, Effort, Facts, find_effort, summary
 from sbac.trust.model import ended_as_logged
 from sbac.trust.watching import Watched
 
-DEVELOPMENT = (
-    "walker2d-medium-replay-made", "walker2d-medium-made", "hopper-medium-made", "hopper-medium-replay-made",
-    "halfcheetah-medium-expert-made",
-)  # fmt: skip
 ROWS = 400_000
 """Of a log, at most."""
 METHODS: dict[str, dict[str, Any]] = {
@@ -41,8 +38,8 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 STEPS = (500, 2_000, 20_000)
 EPISODES, DISCOUNT, SEED = 30, 0.99, 200
-MODEL, NONE = "model", "none"
-"""The variants that are the package's own model, and fitted Q evaluation alone."""
+MODEL, NONE, BEFORE = "model", "none", "before"
+"""The variants that are the package's own model, fitted Q evaluation alone, and the rule before (`former.py`)."""
 
 
 # --- Policies ---------------------------------------------------------------------------------------------------------
@@ -223,6 +220,17 @@ def cases(out: Path, log: str, variant: str) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
+def cases_before(out: Path, log: str) -> Iterator[dict[str, Any]]:
+    """The same policies by the rule before, which has no interval for whole episodes."""
+    answers = json.loads((out / "former" / f"{log}.json").read_text())
+    for case in cases(out, log, MODEL):
+        said = answers[case["policy"]]
+        gain = case["gain"]._replace(mean=said["gain"], low=number(said["low"]), high=number(said["high"]))
+        episode = case["episode"]._replace(mean=number(said["episode"]), low=math.nan, high=math.nan)
+        told = {"told": said["low"] is not None, "gain": gain, "episode": episode, "promise": number(said["episode"])}
+        yield case | told | {"ends": case["ends"]._replace(low=math.nan, high=math.nan)}
+
+
 def number(told: float | None) -> float:
     return math.nan if told is None else told
 
@@ -294,24 +302,70 @@ def choice(listed: list[dict[str, Any]]) -> dict[str, float]:
     }
 
 
+Cases = dict[str, list[dict[str, Any]]]
+"""By log."""
+
+
+def pooled(by_log: Cases) -> dict[str, float]:
+    """The shares that the issue asks for, over all cases."""
+    listed = [c for cases in by_log.values() for c in cases]
+    told = [c for c in listed if c["told"]]
+    spread = [by_the_logs_spread(c) for c in told]
+    return {
+        "gains hold": np.mean([c["gain"].holds for c in told]),
+        "gains of fallers hold": np.mean([c["gain"].holds for c in told if c["falls"]]),
+        "episodes hold": np.mean([c["episode"].holds for c in told]),
+        "episodes of fallers hold": np.mean([c["episode"].holds for c in told if c["falls"]]),
+        "better than the log, warned": np.mean([not c["told"] for c in listed if c["gain"].truth > 0]),
+        "score of gains": np.mean([c["gain"].score for c in told]),
+        "the same less that of the log's spread": np.mean([c["gain"].score for c in told])
+        - np.mean([c["gain"].score for c in spread]),
+        "score of episodes": np.mean([c["episode"].score for c in told]),
+        "the same less that of the log's spread for episodes": np.mean([c["episode"].score for c in told])
+        - np.mean([c["episode"].score for c in spread]),
+    }
+
+
+def by_drawing_logs(by_log: Cases, draws: int = 2_000) -> Iterator[str]:
+    """Each share with its 90 % interval: the logs are drawn anew."""
+    rng, logs = np.random.default_rng(0), list(by_log.values())
+    drawn = [
+        pooled({str(i): logs[log] for i, log in enumerate(rng.integers(len(logs), size=len(logs)))})
+        for _ in range(draws)
+    ]
+    for name, value in pooled(by_log).items():
+        low, high = np.nanquantile([each[name] for each in drawn], [0.05, 0.95])
+        yield f"{name}: {value:.3f} [{low:.3f}, {high:.3f}]"
+
+
 def table(options: argparse.Namespace) -> None:
-    logs = [log for log in options.logs if (options.out / "judged" / f"{log}.jsonl").is_file()]
+    logs = options.logs or [path.stem for path in sorted((options.out / "judged").glob("*.jsonl"))]
     judged = [record for log in logs for record in read(options.out / "judged" / f"{log}.jsonl")]
+    before = [BEFORE] if all((options.out / "former" / f"{log}.json").is_file() for log in logs) else []
+    listed = dict.fromkeys([NONE, *before, *(r["variant"] for r in judged if r["variant"] != "values")])
     rows: list[dict[str, Any]] = []
-    for variant in options.variants or dict.fromkeys(
-        [NONE, *(r["variant"] for r in judged if r["variant"] != "values")]
-    ):
-        by_log = {log: listed for log in logs if (listed := list(cases(options.out, log, variant)))}
-        for log, listed in by_log.items():
-            rows.append({"variant": variant, "log": log, **figures(listed), **choice(listed)})
-        whole = [c for listed in by_log.values() for c in listed]
+    lines: list[str] = []
+    for variant in options.variants or listed:
+        told_by = cases_before if variant == BEFORE else partial(cases, variant=variant)
+        by_log = {log: each for log in logs if (each := list(told_by(options.out, log)))}
+        for log, each in by_log.items():
+            rows.append({"variant": variant, "log": log, **figures(each), **choice(each)})
+        whole = [c for each in by_log.values() for c in each]
         means = {name: np.mean([choice(c)[name] for c in by_log.values()]) for name in ("ranks", "regret")}
         rows.append({"variant": variant, "log": f"all {len(by_log)}", **figures(whole), **means})
         by_spread = figures([by_the_logs_spread(c) for c in whole]) | {"ends hold": "", "ranks": "", "regret": ""}
         rows.append({"variant": "the log's spread", "log": f"all {len(by_log)}, as warned", **by_spread})
+        lines += [f"\n{variant}, by drawing logs:", *by_drawing_logs(by_log)]
+        for log, each in by_log.items():
+            for c in each:
+                for name in ("gain", "episode"):
+                    if c["told"] and not c[name].holds:
+                        wrong = ", above the log and wrong" * c[name].above_and_wrong
+                        lines.append(f"missed: {log} {c['policy']} {name} {[round(x, 1) for x in c[name]]}{wrong}")
     print("| " + " | ".join(rows[0]) + " |\n|" + "---|" * len(rows[0]))
     for row in rows:
         print("| " + " | ".join(f"{v:.2f}" if isinstance(v, float) else str(v) for v in row.values()) + " |")
+    print("\n".join(lines))
     print("\nThe log itself in the model: earned - true, spread, length, true length")
     for record in judged:
         if known := record.get("known"):
@@ -324,7 +378,7 @@ def main() -> None:
     stages: dict[str, Callable[[argparse.Namespace], None]] = {"policies": policies, "judge": judge, "table": table}
     parser.add_argument("stage", choices=stages)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--logs", nargs="+", default=list(DEVELOPMENT))
+    parser.add_argument("--logs", nargs="+")
     parser.add_argument("--steps", nargs="+", type=int, default=list(STEPS))
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--preset", default="quick")
