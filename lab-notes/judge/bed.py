@@ -360,7 +360,7 @@ def table(options: argparse.Namespace) -> None:
             for c in each:
                 for name in ("gain", "episode"):
                     if c["told"] and not c[name].holds:
-                        wrong = ", above the log and wrong" * c[name].above_and_wrong
+                        wrong = ", above the log and wrong" if c[name].above_and_wrong else ""
                         lines.append(f"missed: {log} {c['policy']} {name} {[round(x, 1) for x in c[name]]}{wrong}")
     print("| " + " | ".join(rows[0]) + " |\n|" + "---|" * len(rows[0]))
     for row in rows:

@@ -14,7 +14,7 @@ from sbac.trust.behaviour import cloned
 from sbac.trust.dynamics import Model, drawn_episodes
 from sbac.trust.evidence import Question
 from sbac.trust.log import JudgedLog
-from sbac.trust.walking import TOGETHER, Constants, advance, begin, episode_returns, world_of
+from sbac.trust.walking import TOGETHER, advance, begin, episode_returns, world_of
 
 EPISODES = 20
 """Held-out episodes that each member is asked about."""
@@ -121,7 +121,7 @@ def clone_means(clone: GaussianPolicy, scales: tuple[Array, ...], states: Float[
     return (centre + half * clone(states).mode() - mean) / std
 
 
-def acts_again(constants: Constants, states: Float[Array, "one rollouts obs"], time: Array) -> Array:
+def acts_again(constants: Any, states: Float[Array, "one rollouts obs"], time: Array) -> Array:
     """Within the bounds, as all actions are."""
     clone, centre, half, mean, std, apart = constants
     wanted = clone_means(clone, (centre, half, mean, std), states)
