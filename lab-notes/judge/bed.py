@@ -1,22 +1,19 @@
 """The judge's test bed: policies that fall, played, and what the judge says of them.
 
-python lab-notes/judge/bed.py policies --out OUT [--logs L ...] [--steps N ...] [--rows N] [--workers N]
-python lab-notes/judge/bed.py judge    --out OUT [--logs L ...] [--workers N] [--effort quick]
+python lab-notes/judge/bed.py policies --out OUT --logs L ... [--preset quick] [--steps N ...]
+python lab-notes/judge/bed.py judge    --out OUT --logs L ... [--effort quick]
 python lab-notes/judge/bed.py table    --out OUT [--logs L ...] [--variants V ...]
 
-Each stage goes on where it was stopped. `policies` trains on CPU cores, a process for each method and number of steps;
-`judge` has a process for each log, which fits values and the model; `table` reads what is there, other variants of the
-model too, which were judged at earlier commits (README).
+Each stage goes on where it was stopped, log after log; logs may be shared out among processes. `judge` fits values and
+the model; `table` reads what is there, other variants of the model too, which were judged at earlier commits (README).
 """
 
 import argparse
 import json
 import math
-import multiprocessing
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -30,13 +27,8 @@ from sbac.trust.evidence import AS_LOGGED, Effort, Facts, find_effort, summary
 from sbac.trust.model import ended_as_logged
 from sbac.trust.watching import Watched
 
-LOGS = {
-    "walker2d-medium-replay-made": 300_000,
-    "walker2d-medium-made": 400_000,
-    "hopper-medium-made": 400_000,
-    "hopper-medium-replay-made": 400_000,
-    "halfcheetah-medium-expert-made": 400_000,
-}
+ROWS = 400_000
+"""Of a log, at most."""
 METHODS: dict[str, dict[str, Any]] = {
     "sbac": {"alpha": [0.125, 1.0]},
     "iql": {},
@@ -44,31 +36,41 @@ METHODS: dict[str, dict[str, Any]] = {
     "td3-bc": {},
     "bc": {},
 }
-STEPS = (500, 2_000, 6_000, 20_000)
+STEPS = (500, 2_000, 20_000)
 EPISODES, DISCOUNT, SEED = 30, 0.99, 200
-MODEL, NONE = "model", "none"
-"""The variants that are the package's own model, and fitted Q evaluation alone."""
+MODEL, NONE, BEFORE = "model", "none", "before"
+"""The variants that are the package's own model, fitted Q evaluation alone, and the rule before (`former.py`)."""
 
 
 # --- Policies ---------------------------------------------------------------------------------------------------------
 
 
-def one_core() -> None:
-    """A worker that keeps to the CPU, and to one core of it."""
-    os.environ["JAX_PLATFORMS"] = "cpu"
-    cores = sorted(os.sched_getaffinity(0))
-    identity = multiprocessing.current_process()._identity  # type: ignore[attr-defined]
-    os.sched_setaffinity(0, {cores[(identity[0] - 1) % len(cores)]})
+def policies(options: argparse.Namespace) -> None:
+    import sbac
+    from sbac.making.making import identity, make_datasets
+
+    for log in options.logs:
+        for folder in ("data", "truth", f"policies/{log}"):
+            (options.out / folder).mkdir(parents=True, exist_ok=True)
+        file, began = options.out / "data" / f"{log}.npz", time.time()
+        if not file.is_file():
+            make_datasets(log, out=file.parent, size=min(identity(log, None, 0).size, ROWS), progress=False)
+            print(f"{log}: made, {time.time() - began:.0f} s", flush=True)
+        data = sbac.load(file)
+        for steps in options.steps:
+            for method in options.methods:
+                if not (options.out / "truth" / f"{log}.{method}.{steps}.jsonl").is_file():
+                    print(train_and_play(options.out, data, log, method, steps, options.preset), flush=True)
 
 
-def train_and_play(out: Path, log: str, method: str, steps: int, seeds: int) -> str:
+def train_and_play(out: Path, data: Any, log: str, method: str, steps: int, preset: str) -> str:
     import sbac
     from sbac.evaluation.rollout import Evaluator
 
-    data, play = sbac.load(out / "data" / f"{log}.npz"), Evaluator(log)
-    began = time.time()
-    chosen = {"seeds": [SEED + i for i in range(seeds)], "steps": steps, **METHODS[method]}
-    run = sbac.train(data, method, preset="quick", evaluate=False, progress=False, **chosen)
+    play, began = Evaluator(log), time.time()
+    run = sbac.train(
+        data, method, preset=preset, seeds=[SEED], steps=steps, evaluate=False, progress=False, **METHODS[method]
+    )
     trained = time.time() - began
     lines: list[str] = []
     for policy in run.policies:
@@ -82,38 +84,9 @@ def train_and_play(out: Path, log: str, method: str, steps: int, seeds: int) -> 
             "log": log, "policy": label, "method": method, "steps": steps, "score": played.score,
             "returns": played.returns, "lengths": played.lengths, "discounted": played.discounted_returns,
         }  # fmt: skip
-        lines.append(json.dumps(record))
-    with (out / "truth" / f"{log}.{method}.{steps}.jsonl").open("w") as file:
-        file.write("".join(line + "\n" for line in lines))
-    return f"{log} {method} {steps}: {trained:.0f} s + {time.time() - began - trained:.0f} s"
-
-
-def policies(options: argparse.Namespace) -> None:
-    from sbac.making.making import make_datasets
-
-    out = options.out
-    for folder in ("data", "truth", *(f"policies/{log}" for log in options.logs)):
-        (out / folder).mkdir(parents=True, exist_ok=True)
-    began = time.time()
-    for log in options.logs:
-        make_datasets(log, out=out / "data", size=options.rows or LOGS[log], workers=options.workers, progress=False)
-        print(f"{log}: made, {time.time() - began:.0f} s in all", flush=True)
-    units = [
-        (log, method, steps)
-        for steps in sorted(options.steps, reverse=True)
-        for method in options.methods
-        for log in options.logs
-        if not (out / "truth" / f"{log}.{method}.{steps}.jsonl").is_file()
-    ]
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(options.workers, mp_context=context, initializer=one_core) as pool:
-        asked = {pool.submit(train_and_play, out, *unit, options.seeds): unit for unit in units}
-        for number, answer in enumerate(as_completed(asked), 1):
-            try:
-                told = answer.result()
-            except Exception as error:  # the other units go on
-                told = f"{asked[answer]}: {type(error).__name__}: {error}"
-            print(f"{time.time() - began:.0f} s, {number} of {len(units)}: {told}", flush=True)
+        lines.append(json.dumps(record) + "\n")
+    (out / "truth" / f"{log}.{method}.{steps}.jsonl").write_text("".join(lines))
+    return f"{log} {preset} {method} {steps}: {trained:.0f} s + {time.time() - began - trained:.0f} s"
 
 
 # --- The judge --------------------------------------------------------------------------------------------------------
@@ -174,20 +147,8 @@ def judge_log(out: Path, log_name: str, effort_name: str) -> str:
 
 def judge(options: argparse.Namespace) -> None:
     (options.out / "judged").mkdir(parents=True, exist_ok=True)
-    logs = [log for log in options.logs if (options.out / "policies" / log).is_dir()]
-    if options.workers == 1:
-        for log in logs:
-            print(judge_log(options.out, log, options.effort), flush=True)
-        return
-    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(options.workers, mp_context=context) as pool:
-        asked = {pool.submit(judge_log, options.out, log, options.effort): log for log in logs}
-        for answer in as_completed(asked):
-            try:
-                print(answer.result(), flush=True)
-            except Exception as error:  # the other logs go on
-                print(f"{asked[answer]}: {type(error).__name__}: {error}", flush=True)
+    for log in options.logs:
+        print(judge_log(options.out, log, options.effort), flush=True)
 
 
 # --- The table --------------------------------------------------------------------------------------------------------
@@ -257,6 +218,17 @@ def cases(out: Path, log: str, variant: str) -> Iterator[dict[str, Any]]:
             "ends": Told(number(watched.rate), number(watched.low), number(watched.high),
                          float((lengths < steps).mean()), share, 1.0),
         }  # fmt: skip
+
+
+def cases_before(out: Path, log: str) -> Iterator[dict[str, Any]]:
+    """The same policies by the rule before, which has no interval for whole episodes."""
+    answers = json.loads((out / "former" / f"{log}.json").read_text())
+    for case in cases(out, log, MODEL):
+        said = answers[case["policy"]]
+        gain = case["gain"]._replace(mean=said["gain"], low=number(said["low"]), high=number(said["high"]))
+        episode = case["episode"]._replace(mean=number(said["episode"]), low=math.nan, high=math.nan)
+        told = {"told": said["low"] is not None, "gain": gain, "episode": episode, "promise": number(said["episode"])}
+        yield case | told | {"ends": case["ends"]._replace(low=math.nan, high=math.nan)}
 
 
 def number(told: float | None) -> float:
@@ -330,24 +302,70 @@ def choice(listed: list[dict[str, Any]]) -> dict[str, float]:
     }
 
 
+Cases = dict[str, list[dict[str, Any]]]
+"""By log."""
+
+
+def pooled(by_log: Cases) -> dict[str, float]:
+    """The shares that the issue asks for, over all cases."""
+    listed = [c for cases in by_log.values() for c in cases]
+    told = [c for c in listed if c["told"]]
+    spread = [by_the_logs_spread(c) for c in told]
+    return {
+        "gains hold": np.mean([c["gain"].holds for c in told]),
+        "gains of fallers hold": np.mean([c["gain"].holds for c in told if c["falls"]]),
+        "episodes hold": np.mean([c["episode"].holds for c in told]),
+        "episodes of fallers hold": np.mean([c["episode"].holds for c in told if c["falls"]]),
+        "better than the log, warned": np.mean([not c["told"] for c in listed if c["gain"].truth > 0]),
+        "score of gains": np.mean([c["gain"].score for c in told]),
+        "the same less that of the log's spread": np.mean([c["gain"].score for c in told])
+        - np.mean([c["gain"].score for c in spread]),
+        "score of episodes": np.mean([c["episode"].score for c in told]),
+        "the same less that of the log's spread for episodes": np.mean([c["episode"].score for c in told])
+        - np.mean([c["episode"].score for c in spread]),
+    }
+
+
+def by_drawing_logs(by_log: Cases, draws: int = 2_000) -> Iterator[str]:
+    """Each share with its 90 % interval: the logs are drawn anew."""
+    rng, logs = np.random.default_rng(0), list(by_log.values())
+    drawn = [
+        pooled({str(i): logs[log] for i, log in enumerate(rng.integers(len(logs), size=len(logs)))})
+        for _ in range(draws)
+    ]
+    for name, value in pooled(by_log).items():
+        low, high = np.nanquantile([each[name] for each in drawn], [0.05, 0.95])
+        yield f"{name}: {value:.3f} [{low:.3f}, {high:.3f}]"
+
+
 def table(options: argparse.Namespace) -> None:
-    logs = [log for log in options.logs if (options.out / "judged" / f"{log}.jsonl").is_file()]
+    logs = options.logs or [path.stem for path in sorted((options.out / "judged").glob("*.jsonl"))]
     judged = [record for log in logs for record in read(options.out / "judged" / f"{log}.jsonl")]
+    before = [BEFORE] if all((options.out / "former" / f"{log}.json").is_file() for log in logs) else []
+    listed = dict.fromkeys([NONE, *before, *(r["variant"] for r in judged if r["variant"] != "values")])
     rows: list[dict[str, Any]] = []
-    for variant in options.variants or dict.fromkeys(
-        [NONE, *(r["variant"] for r in judged if r["variant"] != "values")]
-    ):
-        by_log = {log: listed for log in logs if (listed := list(cases(options.out, log, variant)))}
-        for log, listed in by_log.items():
-            rows.append({"variant": variant, "log": log, **figures(listed), **choice(listed)})
-        whole = [c for listed in by_log.values() for c in listed]
+    lines: list[str] = []
+    for variant in options.variants or listed:
+        told_by = cases_before if variant == BEFORE else partial(cases, variant=variant)
+        by_log = {log: each for log in logs if (each := list(told_by(options.out, log)))}
+        for log, each in by_log.items():
+            rows.append({"variant": variant, "log": log, **figures(each), **choice(each)})
+        whole = [c for each in by_log.values() for c in each]
         means = {name: np.mean([choice(c)[name] for c in by_log.values()]) for name in ("ranks", "regret")}
         rows.append({"variant": variant, "log": f"all {len(by_log)}", **figures(whole), **means})
         by_spread = figures([by_the_logs_spread(c) for c in whole]) | {"ends hold": "", "ranks": "", "regret": ""}
         rows.append({"variant": "the log's spread", "log": f"all {len(by_log)}, as warned", **by_spread})
+        lines += [f"\n{variant}, by drawing logs:", *by_drawing_logs(by_log)]
+        for log, each in by_log.items():
+            for c in each:
+                for name in ("gain", "episode"):
+                    if c["told"] and not c[name].holds:
+                        wrong = ", above the log and wrong" if c[name].above_and_wrong else ""
+                        lines.append(f"missed: {log} {c['policy']} {name} {[round(x, 1) for x in c[name]]}{wrong}")
     print("| " + " | ".join(rows[0]) + " |\n|" + "---|" * len(rows[0]))
     for row in rows:
         print("| " + " | ".join(f"{v:.2f}" if isinstance(v, float) else str(v) for v in row.values()) + " |")
+    print("\n".join(lines))
     print("\nThe log itself in the model: earned - true, spread, length, true length")
     for record in judged:
         if known := record.get("known"):
@@ -360,12 +378,10 @@ def main() -> None:
     stages: dict[str, Callable[[argparse.Namespace], None]] = {"policies": policies, "judge": judge, "table": table}
     parser.add_argument("stage", choices=stages)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--logs", nargs="+", default=list(LOGS))
+    parser.add_argument("--logs", nargs="+")
     parser.add_argument("--steps", nargs="+", type=int, default=list(STEPS))
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--rows", type=int)
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--preset", default="quick")
     parser.add_argument("--variants", nargs="+")
     parser.add_argument("--effort", default="quick")
     options = parser.parse_args()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import sbac
+from sbac.algorithms import find
 from sbac.cli.select import show
 from sbac.policy import Policy
 from sbac.report.card import build_card
@@ -122,15 +123,6 @@ def test_whole_episodes_decide_where_a_model_was_asked() -> None:
     assert decide([usual, lasting], {"alpha": 1.0}).label == usual.label
 
 
-def test_far_policies_must_promise_more() -> None:
-    """Without a model: of two equal gains the one is taken that rests on less optimism."""
-    near, far = candidate(4.0, [1.9, 2.0, 2.1, 2.0]), candidate(2.0, [1.9, 2.0, 2.1, 2.1], optimism=0.5)
-    assert decide([USUAL, far, near], {"alpha": 1.0}).label == near.label
-    assert decide([USUAL, far], {"alpha": 1.0}).label == far.label
-    hopeless = candidate(2.0, [1.9, 2.0, 2.1, 2.1], optimism=1.2)
-    assert decide([USUAL, hopeless], {"alpha": 1.0}).label == USUAL.label
-
-
 def test_the_usual_setting_is_the_nearest_by_ratio() -> None:
     assert usual_candidate([LOW, CLEAR], {"alpha": 0.5}).label == LOW.label
     assert usual_candidate([LOW, CLEAR], {"alpha": 2.0}).label == CLEAR.label
@@ -163,6 +155,8 @@ def test_optimism_decides_between_policies_and_not_against_the_clone() -> None:
     )
     assert decide([bold, careful, clone()], {"alpha": 4.0}).label == careful.label
     assert decide([bold, clone()], {"alpha": 0.25}).label == bold.label
+    hopeless = candidate(2.0, [1.9, 2.0, 2.1, 2.1], optimism=1.2)
+    assert decide([USUAL, hopeless], {"alpha": 1.0}).label == USUAL.label
     episodes = replace(
         by_episode(0.25, 320.0), diagnostics={**by_episode(0.25, 320.0).diagnostics, "episode_optimism": 50.0}
     )
@@ -179,10 +173,8 @@ def test_where_it_cannot_tell_the_first_runs_preset_is_taken() -> None:
 def trained(tmp_path_factory):
     data = sbac.Dataset(**Table.random(0).log(40, 0))
     folder = tmp_path_factory.mktemp("run") / "run"
-    run = sbac.train(
-        data, "sbac-no-w", steps=30, seeds=1, alpha=[0.5, 2.0], evaluate=False, out=folder, hidden=[16], batch_size=32
-    )
-    return data, folder, run
+    small = {"steps": 30, "seeds": 1, "evaluate": False, "hidden": [16], "batch_size": 32}
+    return data, folder, sbac.train(data, "td3-bc", alpha=[0.5, 2.0], out=folder, **small)
 
 
 @pytest.fixture(scope="module")
@@ -275,7 +267,7 @@ def test_the_answer_says_what_is_watched_and_what_about_the_log_misleads(
 @pytest.fixture(scope="module")
 def second(trained, tmp_path_factory):
     folder = tmp_path_factory.mktemp("other") / "other"
-    sbac.train(trained[0], "td3-bc", steps=30, seeds=1, evaluate=False, out=folder, hidden=[8], batch_size=32)
+    sbac.train(trained[0], "bc", steps=30, seeds=1, evaluate=False, out=folder, hidden=[8], batch_size=32)
     return folder
 
 
@@ -287,13 +279,13 @@ def test_several_runs_are_judged_in_one_go(trained, second, tmp_path, monkeypatc
     shutil.copytree(trained[1], folder)
     shutil.copytree(second, tmp_path / "other")
     judged = select([folder, tmp_path / "other"], data, effort=TINY)
-    labels = {"run/alpha=0.5_seed=0", "run/alpha=2_seed=0", "other/alpha=2.5_seed=0", CLONE}
+    labels = {"run/alpha=0.5_seed=0", "run/alpha=2_seed=0", "other/seed=0", CLONE}
     assert {row["label"] for row in judged.table} == labels
     exported: list[sbac.Policy] = []
     monkeypatch.setattr("sbac.exporting.export", lambda policy, *_: exported.append(policy))
     paths = {row.label: row.path for row in judged.candidates}
     assert paths["run/alpha=2_seed=0"] == "policies/alpha=2_seed=0.safetensors"
-    assert paths["other/alpha=2.5_seed=0"] == "../other/policies/alpha=2.5_seed=0.safetensors"
+    assert paths["other/seed=0"] == "../other/policies/seed=0.safetensors"
     for label in sorted(labels):
         write_choice(folder, replace(judged.record, label=label), judged.clone)
         record = read_choice(folder, sbac.Run.load(folder).policies)
@@ -304,7 +296,7 @@ def test_several_runs_are_judged_in_one_go(trained, second, tmp_path, monkeypatc
         assert policy.config["label"] == label.split("/")[-1] == exported[-1].config["label"]
         np.testing.assert_array_equal(policy(data.observations[:5]), exported[-1](data.observations[:5]))
     page = build_card(sbac.Run.load(folder), read_log(data, 0.99), record)
-    assert "Policy card: sbac-no-w, run/alpha=2_seed=0" in page
+    assert "Policy card: td3-bc, run/alpha=2_seed=0" in page
     assert cli.main(["select", str(folder), str(tmp_path / "nowhere")]) == 2
     assert "nowhere: no such folder" in capsys.readouterr().err
 
@@ -370,9 +362,9 @@ def test_the_file_of_a_choice_reads_back_and_is_refused_for_other_policies(choic
 def test_an_unknown_method_is_noticed_before_the_estimates(trained, monkeypatch) -> None:
     data, folder, _ = trained
     run = sbac.Run.load(folder)
-    run.record = replace(run.record, algorithm="sbca")
+    run.record = replace(run.record, algorithm="td3-cb")
     monkeypatch.setattr("sbac.trust.choosing.judged_candidates", None)
-    with pytest.raises(sbac.UserError, match="unknown algorithm 'sbca'"):
+    with pytest.raises(sbac.UserError, match="unknown algorithm 'td3-cb'"):
         select(run, data, effort=TINY)
 
 
@@ -455,9 +447,9 @@ def test_a_diverged_policy_is_set_aside(trained) -> None:
 
 
 def test_the_presets_setting_comes_from_the_method(trained) -> None:
-    from sbac.algorithms import find
-
-    assert preset_setting(trained[2].record)["alpha"] == find("sbac-no-w").presets["quick"]["alpha"]
+    quick = find("td3-bc").presets["quick"]
+    setting = preset_setting(trained[2].record)
+    assert setting["alpha"] == 2.5 and setting["learning_rate"] == quick["learning_rate"]  # by default, and its own
 
 
 def test_trying_takes_up_the_choice_that_stands_in_the_folder(choice, trained, tmp_path, monkeypatch, capsys) -> None:
@@ -518,15 +510,15 @@ def test_a_trial_of_another_policy_is_refused(trained, tmp_path) -> None:
                 read_trials(tmp_path, policies, [label])
 
 
-def test_an_environment_without_tries_is_refused(trained, capsys) -> None:
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["select", "--env", "Hopper-v4"], "--env: only read with --try"),
+        (["report", "--card", "--developed-on", "results"], "--developed-on: not read with --card"),
+    ],
+)
+def test_what_is_not_read_is_refused(trained, capsys, words, problem) -> None:
     from sbac import cli
 
-    assert cli.main(["select", str(trained[1]), "--env", "Hopper-v4"]) == 2
-    assert "--env: only read with --try" in capsys.readouterr().err
-
-
-def test_a_card_has_no_settings_to_take_from_elsewhere(trained, capsys) -> None:
-    from sbac import cli
-
-    assert cli.main(["report", str(trained[1]), "--card", "--developed-on", "results"]) == 2
-    assert "--developed-on: not read with --card" in capsys.readouterr().err
+    assert cli.main([words[0], str(trained[1]), *words[1:]]) == 2
+    assert problem in capsys.readouterr().err

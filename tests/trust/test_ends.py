@@ -2,6 +2,7 @@
 is left out because it does not know the log itself."""
 
 import dataclasses
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,38 +25,34 @@ LENGTH = 30
 def follow(act, episodes: int, seed: int) -> dict[str, Any]:
     """Episodes of at most `LENGTH` steps as columns; every step earns 1 - s^2 / 2."""
     rng = np.random.default_rng(seed)
-    rows = []
-    for _ in range(episodes):
-        s = rng.normal(0.0, 0.3)
-        for time in range(LENGTH):
-            a = np.clip(act(s, rng), -1, 1)
-            after = 0.9 * s + 0.3 * a + 0.15 * rng.standard_normal()
-            ends = after > 1.0
-            rows.append((s, a, 1 - 0.5 * s**2, ends, time == LENGTH - 1 and not ends, after))
-            if ends:
-                break
-            s = after
-    names = ("observations", "actions", "rewards", "terminals", "timeouts", "next_observations")
-    columns = {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
-    return {name: x[:, None] if x.dtype == float and name != "rewards" else x for name, x in columns.items()}
+    s, steps = rng.normal(0.0, 0.3, episodes), []
+    for _ in range(LENGTH):
+        a = np.clip(act(s, rng), -1, 1)
+        after = 0.9 * s + 0.3 * a + 0.15 * rng.standard_normal(episodes)
+        steps.append((s, a, after))
+        s = after
+    s, a, after = (np.stack(column, 1) for column in zip(*steps, strict=True))
+    ends, last = after > 1.0, np.arange(LENGTH) == LENGTH - 1
+    kept = np.cumsum(ends, axis=1) - ends == 0
+    moved = {"observations": s, "actions": a, "next_observations": after}
+    columns = {name: column[kept][:, None] for name, column in moved.items()}
+    return columns | {"rewards": 1 - 0.5 * s[kept] ** 2, "terminals": ends[kept], "timeouts": (~ends & last)[kept]}
 
 
+@cache
 def truth(law) -> tuple[float, float]:
     """Mean length and mean return."""
     columns = follow(lambda s, _: law(s), 4_000, 1)
-    episodes = (columns["terminals"] | columns["timeouts"]).sum()
-    return len(columns["rewards"]) / episodes, columns["rewards"].sum() / episodes
+    return len(columns["rewards"]) / 4_000, columns["rewards"].sum() / 4_000
 
 
 def logged(beside: bool) -> JudgedLog:
     """A noisy log of the point, with or without the states that it fell to; watched: three times the reward, and 1."""
-    columns = follow(lambda s, rng: rng.normal(0.2, 0.35), 300, 0)
+    columns = follow(lambda s, rng: rng.normal(0.2, 0.35, len(s)), 300, 0)
     after = columns.pop("next_observations")
-    data = sbac.Dataset(**columns, terminal_observations=after[columns["terminals"]] if beside else None)
-    log = read_log(data, 0.9)
-    rewards = data.rewards[log.rows]
-    object.__setattr__(log, "watched", np.stack([3.0 * rewards, np.ones_like(rewards)], 1))
-    return log
+    watched = {"thrice": 3.0 * columns["rewards"], "one": np.ones(len(after))}
+    behind = after[columns["terminals"]] if beside else None
+    return read_log(sbac.Dataset(**columns, terminal_observations=behind, extras=watched), 0.9, ["thrice", "one"])
 
 
 LAWS = {"stays": lambda s: -0.5 * s, "leans": lambda s: 0.25 + 0.0 * s, "falls": lambda s: 0.6 + 0.0 * s}

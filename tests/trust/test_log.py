@@ -25,12 +25,8 @@ def two_episodes(**changes):
 def test_discounted_sums_run_to_the_end_of_each_episode() -> None:
     sums = discounted_sums(data := two_episodes(), data.rewards, 0.5)
     np.testing.assert_allclose(sums, [1 + 1 + 0.75, 2 + 1.5, 3, 4 + 2.5, 5])
-
-
-def test_what_comes_behind_the_last_row_is_discounted_too() -> None:
-    after = np.array([0.0, 0.0, 0.0, 0.0, 8.0])
-    sums = discounted_sums(data := two_episodes(), data.rewards, 0.5, after)
-    np.testing.assert_allclose(sums[3:], [4 + 0.5 * 9, 5 + 4])
+    behind = discounted_sums(data, data.rewards, 0.5, np.array([0.0, 0.0, 0.0, 0.0, 8.0]))
+    np.testing.assert_allclose(behind[3:], [4 + 0.5 * 9, 5 + 4])
 
 
 def test_discounted_sums_of_episodes_of_many_lengths() -> None:

@@ -79,9 +79,10 @@ def test_whole_episodes_earn_what_they_do_in_the_world(linear, model) -> None:
 
 @pytest.fixture(scope="module")
 def ending():
-    """A log in which actions above 0 end an episode in one step of 25, and its model; every step earns 1."""
+    """A log in which actions above 0 end an episode in one step of 25, and its model; every step earns 1. Actions are
+    watched."""
     rng = np.random.default_rng(0)
-    acted = rng.uniform(-1, 1, (1_000, STEPS))
+    acted = rng.uniform(-1, 1, (400, STEPS))
     ends = (acted > 0) & (rng.random(acted.shape) < 0.04)
     kept = np.cumsum(ends, axis=1) - ends == 0
     timeouts = np.zeros(acted.shape, bool)
@@ -89,7 +90,7 @@ def ending():
     states = rng.normal(size=(kept.sum(), 2))
     columns: dict[str, Any] = {"observations": states, "next_observations": states, "actions": acted[kept][:, None]}
     data = sbac.Dataset(**columns, rewards=np.ones(len(states)), terminals=ends[kept], timeouts=timeouts[kept])
-    log = read_log(data, 0.9)
+    log = read_log(data, 0.9, ["a0"])
     return log, learn(log, SMALL, 0)
 
 
@@ -105,22 +106,25 @@ def test_a_whole_episode_shows_an_early_end(ending) -> None:
 
 
 class Hasty(Model):
-    """Ends an episode by one chance in 20 besides."""
+    """Ends an episode by one chance in 20 besides, and sees less of what is watched."""
 
     def __call__(self, *arguments):
         outcome = super().__call__(*arguments)
-        return dataclasses.replace(outcome, ends=outcome.ends + 0.05)
+        less = outcome.earned - jnp.array([0.0, 0.2])
+        return dataclasses.replace(outcome, ends=outcome.ends + 0.05, earned=less)
 
 
-def test_a_model_that_ends_episodes_too_often_is_put_right_as_the_logs_own_end(ending) -> None:
+def test_a_model_is_put_right_as_the_logs_own_episodes_end_and_show_what_is_watched(ending) -> None:
     log, model = ending
     question = Question(log, [FALLS], dataclasses.replace(SMALL, steps=(50, 50)))
     question._results[learned] = Hasty(**{name: getattr(model, name) for name in model.__dataclass_fields__})
-    said, ended = evidence(question)[0], log.watches[0]
+    said, (acted, ended) = evidence(question)[0], log.watches
     assert said.diagnostics["model_spurious_ends"] == pytest.approx(0.05, rel=0.1)
     assert said.draws["episode"].mean() < 0.7 * ENDS / 0.04
     assert said.draws["episode" + AS_LOGGED].mean() == pytest.approx(ENDS / 0.04, rel=0.15)
     assert ended.rate + said.draws[ended.quantity + AS_LOGGED].mean() == pytest.approx(ENDS, rel=0.15)
+    assert acted.rate + said.draws[acted.quantity].mean() == pytest.approx(0.3, abs=0.03)
+    assert acted.rate + said.draws[acted.quantity + AS_LOGGED].mean() == pytest.approx(0.5, abs=0.03)
 
 
 @pytest.mark.parametrize("spurious", [-0.005, 0.0, 0.2])

@@ -16,11 +16,12 @@ from sbac.policy.formulas import act
 from sbac.trust.log import BLOCK, Acts, JudgedLog
 
 Constants = dict[str, Array]
-Act = Callable[[list[Constants], Float[Array, "policies rows obs"]], Float[Array, "policies rows act"]]
+Act = Callable[..., Float[Array, "policies rows act"]]
+"""Of constants, states and the time, which policies do not ask for."""
 
 
 class OnDevice(NamedTuple):
-    """How all policies act, for use inside of a compiled loop: `act(constants, states)`, in the networks' units."""
+    """How all policies act inside of a compiled loop: `act(constants, states, time)`, in the networks' units."""
 
     act: Act
     constants: list[Constants]
@@ -48,7 +49,7 @@ class Actors:
             groups, units = self._groups, log.units
             back = np.argsort([number for group in groups for number in group.numbers])
 
-            def everyone(constants: list[Constants], states: Float[Array, "policies rows obs"]) -> Array:
+            def everyone(constants: list[Constants], states: Float[Array, "policies rows obs"], _: Any = None) -> Array:
                 mean, std = units.observation_mean.astype(np.float32), units.observation_std.astype(np.float32)
                 observations = states * std + mean
                 if len(groups) == 1:

@@ -5,14 +5,14 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 from numpy.typing import NDArray
 
-from sbac.nn import Gaussian, GaussianPolicy, Trained, half_cosine, pre_tanh
+from sbac.nn import GaussianPolicy, Trained, half_cosine, pre_tanh
 from sbac.nn.typed import jit, loop
 from sbac.policy import Policy
 from sbac.trust.evidence import Evidence, Question
-from sbac.trust.log import BLOCK, Acts, JudgedLog
+from sbac.trust.log import Acts, JudgedLog
 
 STEPS, BATCH, RATE = 3_000, 256, 1e-3
 NARROWEST = 0.02
@@ -73,17 +73,10 @@ def _clone(hidden: tuple[int, ...], steps: int, states: Array, actions: Array, k
     return loop(steps, step, start).model
 
 
-@jit
-def _parts(model: GaussianPolicy, states: Float[Array, "rows obs"]) -> Gaussian:
-    return model(states)
-
-
 def behaviour_at(model: GaussianPolicy, states: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Mean and deviation of the log's actions before the tanh."""
-    blocks = [states[i : i + BLOCK] for i in range(0, len(states), BLOCK)]
-    parts = [_parts(model, jnp.asarray(block)) for block in blocks]
-    mean = np.concatenate([np.asarray(part.mean) for part in parts])
-    return mean, np.maximum(np.exp(np.concatenate([np.asarray(part.log_std) for part in parts])), NARROWEST)
+    gaussian = model(jnp.asarray(states))
+    return np.asarray(gaussian.mean), np.maximum(np.exp(np.asarray(gaussian.log_std)), NARROWEST)
 
 
 def departures(log: JudgedLog, model: GaussianPolicy, policy: Acts, rows: NDArray[np.int64]) -> NDArray[np.float64]:

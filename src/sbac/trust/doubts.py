@@ -9,7 +9,6 @@ from scipy.special import stdtrit
 from sbac.trust.estimators import ALWAYS, ESTIMATORS
 from sbac.trust.evidence import Facts
 from sbac.trust.log import FEWEST_EPISODES
-from sbac.trust.watching import RATE
 
 LEVEL = 0.9
 """The nominal coverage of an interval."""
@@ -105,20 +104,15 @@ LEFT_OUT: dict[str, Rule] = {
     ),
 }
 """When an estimator does not know the log itself, whose returns are known: then nothing that it says is believed."""
-SAYS = {"fitted": ("missed", "moved", "largest", "least"), "model": ("model_share",)}
-"""The diagnostics that warn of an estimator, which nobody needs where it is left out."""
-
-
-SUMMED = ("gain", "log", "episode", RATE)
-"""What the names of the quantities that an estimator tells begin with."""
+SAYS = {"fitted": ("fitted_", "missed", "moved", "largest", "least"), "model": ("model_",)}
+"""How the names of what an estimator says begin."""
 
 
 def believed(facts: Facts) -> tuple[Facts, list[str]]:
     """The facts without those of estimators that do not know the log, and a sentence for each of these."""
     ignorant = [name for name, rule in LEFT_OUT.items() if rule.holds(facts)]
-    dropped = {name for estimator in ignorant for name in SAYS[estimator]}
-    quantities = tuple(f"{estimator}_{quantity}" for estimator in ignorant for quantity in SUMMED)
-    kept = {name: fact for name, fact in facts.items() if name not in dropped and not name.startswith(quantities)}
+    dropped = tuple(start for name in ignorant for start in SAYS[name])
+    kept = {name: fact for name, fact in facts.items() if not name.startswith(dropped)}
     return Facts(kept), [LEFT_OUT[name].sentence.format_map(facts) for name in ignorant]
 
 

@@ -153,9 +153,9 @@ def watched_rate(watched: Watched, facts: Facts, learned: bool, believed: bool, 
     change, unit = combined(facts, watched.quantity), float(watched.rates.std())
     if math.isnan(change.mean):
         return WatchedRate(watched.name, watched.kind, watched.rate, None, None, None, False)
-    draws = min(count for name, count in facts.items() if name.endswith(f"_{watched.quantity}_draws"))
+    drawn = student(fewest(facts, watched.quantity)) * change.deviation
     missed = facts.get(f"missed {watched.quantity}", 0.0)
-    half = math.hypot(student(draws) * change.deviation, change.apart, missed, UNKNOWN * unit if learned else 0.0)
+    half = math.hypot(drawn, change.apart, missed, UNKNOWN * unit if learned else 0.0)
     rate, low, high = np.clip(watched.rate + change.mean + half * np.array([0.0, -1.0, 1.0]), *watched.bounds).tolist()
     worse = watched.kind != "column" and gain > 0 and rate - watched.rate > UNKNOWN * unit
     return WatchedRate(
@@ -175,12 +175,11 @@ class Combined(NamedTuple):
     deviation: float
     """Standard deviation of the mean."""
     apart: float
-    """How far the farthest is from the mean."""
+    """By how much the estimators differ, as far as it widens the interval."""
 
 
 def combined(facts: Facts, quantity: str) -> Combined:
-    """What the model says, where it is asked, and by how much others differ from it. Without it all weigh the same:
-    what is wrong with any of them is not what its spread shows.
+    """What the model says, where it is asked, else the first of the estimators, and by how much others differ from it.
 
     The log's own episodes are too short in the model, or too long, and so may others be. So the mean lies in the middle
     between what it says and what it would say `AS_LOGGED`, and the whole difference widens the interval.
@@ -188,12 +187,8 @@ def combined(facts: Facts, quantity: str) -> Combined:
     names = [f"{name}_{quantity}" for name in ESTIMATORS if f"{name}_{quantity}" in facts]
     if not names:
         return Combined(math.nan, math.nan, math.nan)
-    if (leading := f"model_{quantity}") in names:
-        apart = DISSENT * max(abs(facts[name] - facts[leading]) for name in names)
-        right = leading + AS_LOGGED if leading + AS_LOGGED in facts else leading
-        mean, deviation = ((facts[leading + part] + facts[right + part]) / 2 for part in ("", "_spread"))
-        return Combined(mean, deviation, math.hypot(apart, facts[right] - facts[leading]))
-    offsets = [facts[name] - facts[names[0]] for name in names]
-    offset = sum(offsets) / len(names)
-    deviation = math.hypot(*(facts[f"{name}_spread"] for name in names)) / len(names)
-    return Combined(facts[names[0]] + offset, deviation, max(abs(other - offset) for other in offsets))
+    leading = f"model_{quantity}" if f"model_{quantity}" in names else names[0]
+    apart = DISSENT * max(abs(facts[name] - facts[leading]) for name in names)
+    right = leading + AS_LOGGED if leading + AS_LOGGED in facts else leading
+    mean, deviation = ((facts[leading + part] + facts[right + part]) / 2 for part in ("", "_spread"))
+    return Combined(mean, deviation, math.hypot(apart, facts[right] - facts[leading]))

@@ -16,7 +16,8 @@ from sbac.trust.log import Acts, JudgedLog
 Result = TypeVar("Result")
 AS_LOGGED = "_as_logged"
 """Behind the name of a quantity: what it would be if the learned model ended the log's own episodes as often as they
-end. What it gets wrong adds up, so that it tends to end them too soon."""
+end, and saw there what is watched as often as it was. What it gets wrong adds up, so that it tends to end them too
+soon; without the world's disturbances it misses what is rare."""
 OnProgress = Callable[[str, int, int], None]
 """Is told what is being done, how far it is, and how far it goes."""
 

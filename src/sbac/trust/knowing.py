@@ -14,7 +14,7 @@ from sbac.trust.behaviour import cloned
 from sbac.trust.dynamics import Model, drawn_episodes
 from sbac.trust.evidence import Question
 from sbac.trust.log import JudgedLog
-from sbac.trust.walking import TOGETHER, Constants, advance, begin, episode_returns, world_of
+from sbac.trust.walking import TOGETHER, advance, begin, episode_returns, world_of
 
 EPISODES = 20
 """Held-out episodes that each member is asked about."""
@@ -32,6 +32,8 @@ class Knowledge:
     ends: NDArray[np.float64]
     """The share of the episodes that end, and not by a time limit."""
     true_ends: NDArray[np.float64]
+    rates_missed: NDArray[np.float64]
+    """Of each column and rule that is watched: its rate in the model less what it was."""
     error: float
     """The standard error of the mean return of such episodes, which chance alone explains."""
 
@@ -81,12 +83,15 @@ def know(question: Question, model: Model) -> Knowledge:
     def by_member(values: Array | NDArray[Any]) -> NDArray[np.float64]:
         return np.asarray(values, np.float64).reshape(members, EPISODES).mean(1)
 
+    rates = np.array([each.rates[chosen] for each in log.watches if each.kind != "end"]).reshape(-1, len(chosen))
+    true_rates = rates @ lasted[chosen] / lasted[chosen].sum()
+    rates_missed = np.asarray(walk.earned[0, :, 1:].sum(0) / walk.lived.sum(), np.float64) - true_rates
     returns = episode_returns(log)
     error = float(returns.std() / np.sqrt(min(members * EPISODES, log.episodes)))
     return Knowledge(
         by_member(walk.earned[0, :, 0]), by_member(returns[chosen]),
         by_member(walk.lived[0]), by_member(lasted[chosen]),
-        by_member(1.0 - walk.survived[0]), by_member((~cut & (lengths <= most))[chosen]), error,
+        by_member(1.0 - walk.survived[0]), by_member((~cut & (lengths <= most))[chosen]), rates_missed, error,
     )  # fmt: skip
 
 
@@ -116,7 +121,7 @@ def clone_means(clone: GaussianPolicy, scales: tuple[Array, ...], states: Float[
     return (centre + half * clone(states).mode() - mean) / std
 
 
-def acts_again(constants: Constants, states: Float[Array, "one rollouts obs"], time: Array) -> Array:
+def acts_again(constants: Any, states: Float[Array, "one rollouts obs"], time: Array) -> Array:
     """Within the bounds, as all actions are."""
     clone, centre, half, mean, std, apart = constants
     wanted = clone_means(clone, (centre, half, mean, std), states)

@@ -37,7 +37,8 @@ def evidence(question: Question) -> list[Evidence]:
         draws = {"gain": rolled.gains[number], "episode": rolled.episodes[number]}
         draws |= {"episode" + AS_LOGGED: rolled.per_step[number] * lasting}
         draws |= watched_draws(question.log.watches, sums, steps, ended)
-        draws |= {each.quantity + AS_LOGGED: ending - each.rate for each in question.log.watches if each.kind == "end"}
+        as_logged = watched_draws(question.log.watches, sums - np.outer(steps, known.rates_missed), steps, ending)
+        draws |= {quantity + AS_LOGGED: drawn for quantity, drawn in as_logged.items()}
         said.append(Evidence(draws, {"model_share": float(share), **shared}))
     return said
 

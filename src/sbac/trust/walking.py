@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -56,11 +56,6 @@ class World(eqx.Module):
     key: PRNGKeyArray
 
 
-Constants = Any
-Moving = Callable[[Constants, Float[Array, "policies rollouts obs"], Int[Array, ""]], Float[Array, "..."]]
-"""How policies act, in the networks' units: of their constants, states and the time."""
-
-
 @jit
 def _step(world: World, walk: Walk) -> Walk:
     """One step of every rollout, each as its own member sees it. The actions stay those of the old states."""
@@ -100,7 +95,7 @@ def _and_act(walk: Walk, actions: Array) -> Walk:
 
 
 @partial(jit, static=(0, 1))
-def advance(steps: int, act: Moving, constants: Constants, world: World, walk: Walk) -> Walk:
+def advance(steps: int, act: Act, constants: Any, world: World, walk: Walk) -> Walk:
     """`steps` steps of all rollouts without leaving the device."""
 
     def step(_: Array, walk: Walk) -> Walk:
@@ -125,12 +120,6 @@ def world_of(
     return World(model, jnp.asarray(member), jnp.asarray(steps), limit, question.log.discount, key)
 
 
-@lru_cache(maxsize=2)
-def at_any_time(act: Act) -> Moving:
-    """Policies that do not ask for the time. The same function for the same policies: each new one is compiled."""
-    return lambda constants, states, _: act(constants, states)
-
-
 def follow(
     world: World, actors: Actors, states: NDArray[np.float32], steps: int, reached: Callable[[int], None]
 ) -> Walk:
@@ -143,7 +132,7 @@ def follow(
             walk = _step(world, walk)
             walk = _and_act(walk, jnp.asarray(actors.at(np.asarray(walk.states))))
         else:
-            walk = advance(min(TOGETHER, steps - time), at_any_time(program.act), program.constants, world, walk)
+            walk = advance(min(TOGETHER, steps - time), program.act, program.constants, world, walk)
         if time % TOGETHER == 0:
             reached(time)
         if not bool(walk.running.any()):
