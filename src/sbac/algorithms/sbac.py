@@ -19,8 +19,7 @@ from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, P
 from sbac.algorithms.cloning import negative_log_likelihood
 from sbac.algorithms.evaluation import Estimate, clone_actor, clone_step, init_estimate, td_target
 from sbac.config import Config, RewardScale, config, layers, nested, per_policy, polyak_rate, rate, shared
-from sbac.nn import MLP, BehaviourKind, Critic, GaussianPolicy, Trained, half_cosine, polyak, pre_tanh
-from sbac.nn.behaviour import ActionDensity
+from sbac.nn import MLP, ActionDensity, BehaviourKind, Critic, GaussianPolicy, Trained, half_cosine, polyak, pre_tanh
 
 PENALTY = 0.008
 """The weight of log mu at alpha = 1 where Q is divided by its own scale, for long trainings (lab-notes/next-form)."""
