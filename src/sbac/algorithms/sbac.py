@@ -15,9 +15,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from sbac import ratio
-from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
+from sbac.algorithms.base import ANY_PRESET, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
 from sbac.algorithms.cloning import negative_log_likelihood
-from sbac.algorithms.evaluation import Estimate, clone_actor, clone_step, init_estimate, td_target
+from sbac.algorithms.evaluation import Estimate, clone_actor, clone_step, gaussian_actor, init_estimate, td_target
 from sbac.config import Config, RewardScale, config, layers, nested, per_policy, polyak_rate, rate, shared
 from sbac.nn import MLP, ActionDensity, BehaviourKind, Critic, GaussianPolicy, Trained, half_cosine, polyak, pre_tanh
 
@@ -407,10 +407,6 @@ def validate_improve(config: SBACConfig, past: Past, state: Improve, batch: Batc
     return {"objective": value, **extras}
 
 
-def actor(config: SBACConfig, past: Past, state: Improve) -> Actor:
-    return Actor("tanh-gaussian", {"policy": state.policy.model.net})
-
-
 # --- The method and its ablations -------------------------------------------------------------------------------
 
 
@@ -428,7 +424,7 @@ PHASES = (
         needs="next_action",
         conclude=choose_clone,
     ),
-    Phase("improve", init_improve, improve, actor, validate_improve, period=ratio_period),
+    Phase("improve", init_improve, improve, gaussian_actor, validate_improve, period=ratio_period),
 )
 SCALE_FREE = {
     "alpha": 1.0,
