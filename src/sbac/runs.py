@@ -170,7 +170,7 @@ class Logged:
 
 @dataclass(frozen=True)
 class Episodes:
-    """What a policy did in an environment; scores where the task has reference returns."""
+    """What a policy did in an environment: undiscounted returns, and scores where the task has reference returns."""
 
     environment: str
     returns: list[float]
@@ -181,6 +181,14 @@ class Episodes:
     """With the run's own discount."""
     policy: str | None = None
     """The hash of the policy that played."""
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.returns))
+
+    @property
+    def score(self) -> float | None:
+        return None if self.scores is None else float(np.mean(self.scores))
 
 
 @dataclass(frozen=True)

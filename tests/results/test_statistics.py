@@ -7,15 +7,11 @@ import pytest
 import scipy.stats
 
 from sbac.results.statistics import (
-    fraction_above,
     interquartile_mean,
     interval,
     mean_of_tasks,
     paired_difference,
-    performance_profile,
-    probability_of_improvement,
     resample,
-    wins,
 )
 
 
@@ -40,37 +36,6 @@ def test_interquartile_mean_is_scipys_trimmed_mean(count: int) -> None:
 
 def test_mean_of_tasks_weighs_tasks_alike() -> None:
     assert mean_of_tasks(arrays([0, 0, 0, 0], [10])) == pytest.approx(5.0)
-
-
-def test_profile_by_hand() -> None:
-    # Above 0: 2/2 and 1/2 of the runs; above 5: 1/2 and 0; exactly 5 is not above 5.
-    share = fraction_above(arrays([5, 10], [-1, 1]), [0.0, 5.0, 100.0])
-    assert share == pytest.approx([0.75, 0.25, 0.0])
-    value, low, high = performance_profile(arrays([5, 10], [-1, 1]), [0.0, 5.0, 100.0])
-    assert value == pytest.approx(share)
-    assert (low <= value).all() and (value <= high).all() and low[0] == 0.5 and high[0] == 1.0
-
-
-def test_profile_is_one_minus_the_distribution_function() -> None:
-    values = np.random.default_rng(0).normal(size=30)
-    thresholds = np.linspace(-2, 2, 9)
-    expected = 1 - scipy.stats.ecdf(values).cdf.evaluate(thresholds)
-    assert fraction_above([values], thresholds) == pytest.approx(expected)
-
-
-def test_improvement_by_hand() -> None:
-    # Task 1: of the pairs (1,0) (1,1) (3,0) (3,1) three win and one ties: 3.5 / 4. Task 2: never.
-    found = probability_of_improvement(arrays([1, 3], [0, 0]), arrays([0, 1], [5, 6]))
-    assert found.value == pytest.approx((3.5 / 4 + 0) / 2)
-    mirrored = probability_of_improvement(arrays([0, 1], [5, 6]), arrays([1, 3], [0, 0]))
-    assert found.value + mirrored.value == pytest.approx(1.0)
-
-
-def test_wins_is_mann_whitney() -> None:
-    rng = np.random.default_rng(1)
-    ours, theirs = rng.integers(0, 6, 9).astype(float), rng.integers(0, 6, 7).astype(float)
-    u = scipy.stats.mannwhitneyu(ours, theirs).statistic
-    assert wins(ours, theirs) == pytest.approx(u / (9 * 7))
 
 
 def test_resamples_stay_in_their_task() -> None:
@@ -134,7 +99,6 @@ def test_paired_difference_is_scipys_paired_t_test() -> None:
 
 def test_one_run_has_no_interval() -> None:
     assert interval(arrays([3.0], [5.0])) == (4.0, None, None)
-    assert probability_of_improvement(arrays([3.0]), arrays([2.0])) == (1.0, None, None)
 
 
 def test_the_same_numbers_every_time() -> None:
@@ -147,5 +111,3 @@ def test_refuses_nothing() -> None:
         interval([])
     with pytest.raises(ValueError, match="at least one"):
         interval([[1.0], []])
-    with pytest.raises(ValueError, match="same tasks"):
-        probability_of_improvement([[1.0]], [[1.0], [2.0]])
