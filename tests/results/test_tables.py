@@ -329,7 +329,7 @@ def test_online_methods_stand_beside_for_stability_only() -> None:
     walker = record("walker2d-medium-made", "td3", key="8" * 12, means={1.0: 95.0})
     walker = replace(walker, data=replace(walker.data, name="Walker2d-v4", kind="online", task=None))
     both, _ = score_tables(collect([*cells(), online, walker]))
-    expected: Any = [both.stability_row(data)["td3 (online)"].stability()[0].percent for data in block.datasets]
+    expected: Any = [both.stability_row(data)["td3 (online)"].stability()[0] for data in block.datasets]
     assert both.stability_means(block)["td3 (online)"][0] == pytest.approx(np.mean(expected))
     assert bench_commands([online])[0].startswith("sbac bench --tasks hopper-medium-made --algorithms td3@paper")
 

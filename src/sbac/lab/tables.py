@@ -164,21 +164,18 @@ class ScoreTable:
         """The mean over the block's datasets of the deviation between seeds, as the paper averages it."""
         return _mean([self.chosen[data, method].deviation for data in block.datasets])
 
-    def stability_means(self, block: Block) -> dict[str, list[float | None]]:
+    def stability_means(self, block: Block) -> dict[str, tuple[float | None, float | None]]:
         """Of both measures the mean over the block's datasets, if all of them have a number.
 
         Methods that learned online are among them where they did in every dataset's environment.
         """
         rows = [self.stability_row(data) for data in block.datasets]
-        found = {
-            method: [row[method].stability() for row in rows]
-            for method in self.stability_methods
-            if all(method in row for row in rows)
-        }
-        return {
-            method: [_mean([both[which].percent for both in measured]) for which in (0, 1)]
-            for method, measured in found.items()
-        }
+        means: dict[str, tuple[float | None, float | None]] = {}
+        for method in self.stability_methods:
+            if all(method in row for row in rows):
+                episodes, evaluations = zip(*(row[method].stability() for row in rows), strict=True)
+                means[method] = _mean(episodes), _mean(evaluations)
+        return means
 
     def paper_mean(self, block: Block, method: str) -> float | None:
         """The mean of what the paper printed for the block's datasets, if it did for all of them."""

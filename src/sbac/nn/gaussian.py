@@ -9,6 +9,7 @@ Numerical choices, made once for the whole project:
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -107,16 +108,10 @@ class DeterministicPolicy(eqx.Module):
 
     @classmethod
     def create(
-        cls,
-        key: PRNGKeyArray,
-        observations: int,
-        hidden: Sequence[int],
-        actions: int,
-        *,
-        last_scale: float = 1.0,
-        hidden_bias: float = 0.0,
+        cls, key: PRNGKeyArray, observations: int, hidden: Sequence[int], actions: int, **options: Any
     ) -> "DeterministicPolicy":
-        return cls(MLP.create(key, observations, hidden, actions, last_scale=last_scale, hidden_bias=hidden_bias))
+        """`options` are those of `MLP.create`."""
+        return cls(MLP.create(key, observations, hidden, actions, **options))
 
     def __call__(self, observations: Float[Array, "*batch obs"]) -> Float[Array, "*batch act"]:
         return jnp.tanh(self.net(observations))

@@ -43,8 +43,7 @@ def stability_figure(table: ScoreTable) -> Captioned:
     methods = table.stability_methods
     groups = [(f"mean of {len(block.datasets)}", table.stability_means(block)) for block in table.blocks]
     for data in table.datasets:
-        row = table.stability_row(data)
-        groups.append((short_name(data), {m: [both.percent for both in s.stability()] for m, s in row.items()}))
+        groups.append((short_name(data), {m: s.stability() for m, s in table.stability_row(data).items()}))
     across = min(len(groups), GROUPS_IN_A_ROW)
     rows = [groups[start : start + across] for start in range(0, len(groups), across)]
     figure, axes = new_figure(2 * len(rows), 1, 2.0 + max(0.9, 0.06 * len(methods)) * across, 2.0)

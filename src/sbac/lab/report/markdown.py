@@ -192,7 +192,7 @@ def _expected(series: Sequence[Series], tables: Sequence[ScoreTable]) -> list[st
 def _stability(table: ScoreTable) -> list[str]:
     def entry(data: str, method: str) -> str:
         found = table.stability_row(data).get(method)
-        return "" if found is None else _percents([s.percent for s in found.stability()])
+        return "" if found is None else _percents(found.stability())
 
     methods = table.stability_methods
     rows = [[data, *(entry(data, method) for method in methods)] for data in table.datasets]
