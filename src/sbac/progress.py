@@ -78,8 +78,6 @@ def _display(shown: bool | None) -> Display:
 
 
 class TerminalBar(Display):
-    """Rich's bar."""
-
     def __init__(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn

@@ -29,7 +29,6 @@ def _row(method: Algorithm) -> list[str]:
 
 
 def method_text(name: str) -> str:
-    """One method in full."""
     method = find(name)
     tried = [f"{field} {_values(values)}" for field, values in method.settings_to_try("quick").items()]
     about = {

@@ -128,7 +128,6 @@ class SBACEstimate(Estimate):
 
 
 def init_networks(config: SBACConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> SBACEstimate:
-    """mu, Q^mu and its target network before their first step."""
     first = init_estimate(config, spec, past, key, normalise=config.scale_free)
     dropped = values = None
     if config.behaviour_dropout > 0:
@@ -314,13 +313,11 @@ def log_ratios(
 
 
 def ratio_config(config: SBACConfig) -> ratio.RatioConfig:
-    """The ratio's settings with its discount resolved."""
     own = config.ratio.discount
     return config.ratio.replace(discount=jnp.where(own > 0, own, config.discount))
 
 
 def ratio_batch(log_ratio: Float[Array, " batch"], batch: Batch) -> ratio.RatioBatch:
-    """The transitions in the form that the ratio's estimators read."""
     return ratio.RatioBatch(
         states=batch.observations,
         log_ratio=log_ratio,

@@ -125,7 +125,6 @@ def check_known(source: EnvSource) -> None:
 
 
 def is_known(name: str) -> bool:
-    """Whether a name is that of an environment."""
     try:
         check_known(name)
     except UserError:

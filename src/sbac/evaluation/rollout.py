@@ -22,8 +22,6 @@ class Acts(Protocol):
 
 
 class Played(NamedTuple):
-    """What came of some episodes."""
-
     returns: NDArray[np.float64]
     lengths: NDArray[np.int64]
     discounted: NDArray[np.float64]

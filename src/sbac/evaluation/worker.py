@@ -13,8 +13,6 @@ from sbac.workers import Message, Progress, WorkerPool, serve
 
 
 class Pool(WorkerPool[dict[str, Any]]):
-    """Workers that play episodes."""
-
     def __init__(self, workers: int | None = None, expected: int | None = None) -> None:
         """None: one for each core, or for each of the `expected` policies if they are fewer."""
         positive("workers", workers)

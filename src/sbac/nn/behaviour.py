@@ -123,5 +123,4 @@ MODELS: dict[str, Create] = {
 
 
 def create(kind: str, key: PRNGKeyArray, observations: int, hidden: Sequence[int], actions: int) -> Behaviour:
-    """A behaviour model of that kind, untrained."""
     return MODELS[kind](key, observations, hidden, actions)

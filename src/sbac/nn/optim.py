@@ -30,8 +30,6 @@ class Trained(eqx.Module, Generic[Model]):
         return Trained(model, _adam.init(model))
 
     def step(self, gradients: Model, learning_rate: float | Float[Array, ""]) -> "Trained[Model]":
-        """One Adam step down the gradients."""
-
         def moved(parameter: Array, update: Array) -> Array:
             return parameter - learning_rate * update
 

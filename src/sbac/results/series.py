@@ -137,7 +137,6 @@ class Series:
 
     @property
     def deviation(self) -> float | None:
-        """The standard deviation over seeds."""
         return float(self.scores.std(ddof=1)) if len(self.trials) > 1 else None
 
     @property

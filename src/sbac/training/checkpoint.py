@@ -35,7 +35,6 @@ START_AGAIN = "restore the file, or remove it and its runs are trained from the 
 
 
 def state_path(folder: Path, group: int) -> Path:
-    """The file that holds the states of a run's group."""
     return folder / "checkpoint" / f"state-{group}.safetensors"
 
 
@@ -129,7 +128,6 @@ class Checkpoint:
         return files.load_arrays(self.path)[0]
 
     def arrays(self, phase: str) -> Arrays:
-        """A phase's state as it lies in the file."""
         return _of_phase(self._arrays, phase)
 
     def read(self, phase: str, shape: Tree) -> Tree:
@@ -144,7 +142,6 @@ def _of_phase(arrays: Arrays, phase: str) -> dict[str, np.ndarray]:
 
 
 def tree_arrays(tree: Tree) -> dict[str, np.ndarray]:
-    """The leaves by name, on the host."""
     return dict(zip(leaf_names(tree), map(np.asarray, jax.device_get(jax.tree.leaves(tree))), strict=True))
 
 

@@ -61,7 +61,6 @@ class Snapshot:
 
 
 def interval(watch: Watch, steps: int) -> int:
-    """Steps between the evaluations of a phase."""
     return watch.every or max(1, math.ceil(steps / EVALUATIONS))
 
 
@@ -110,7 +109,6 @@ class Evaluations:
         self._evaluator = Evaluator(environment) if callable(environment) else None
 
     def submit(self, name: str, policies: Sequence[Policy], places: Sequence[Place]) -> None:
-        """Writes the policies to disk, then asks for their evaluation."""
         folder = self._pending / name
         building = folder.with_name(name + ".tmp")
         files.remove(building)

@@ -131,7 +131,6 @@ class Training:
         return DeviceData.of(self._method, data, config)
 
     def run(self) -> None:
-        """Trains to the end and writes the policies."""
         try:
             self._run()
         finally:
@@ -176,7 +175,6 @@ class Training:
             )
 
     def _last_actors(self, index: int, finals: Mapping[str, Tree]) -> Actor:
-        """The policies at the end of a phase."""
         inputs = self._program.inputs(index, finals)
         return self._program.actors(index, inputs, finals[self._method.phases[index].name])
 

@@ -46,7 +46,6 @@ class OpenRun:
         raise UserError(f"{where}: phase {place.phase!r}; expected one of {self.request.algorithm}")
 
     def snapshot_of(self, place: Place, where: str) -> str:
-        """The name of the snapshot that a row of evaluations is of."""
         return snapshot_name(place.group, self.phase_number(place, where), place.phase, place.step)
 
 
@@ -153,6 +152,5 @@ def reached_snapshots(all_groups: Sequence[Group]) -> set[str]:
 
 
 def written_snapshots(open_run: OpenRun) -> Counter[str]:
-    """How many rows of each snapshot are in evaluations.jsonl."""
     rows = placed_rows(open_run.folder / "evaluations.jsonl", open_run.request.record)
     return Counter(open_run.snapshot_of(place, where) for place, _, where in rows)

@@ -54,7 +54,6 @@ def _imports(path: Path) -> set[str]:
 
 
 def _file(module: str) -> Path | None:
-    """Its file, if there is such a module."""
     try:
         spec = find_spec(module)
     except ModuleNotFoundError:  # a class or a function of a module

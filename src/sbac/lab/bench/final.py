@@ -21,7 +21,6 @@ def say_at_once(line: str) -> None:
 
 
 def is_final(cell: CellRecord, protocol: Protocol) -> bool:
-    """Whether every policy has played its final episodes."""
     return len(cell.final) == len(cell.runs) and cell.final_episodes >= protocol.final_episodes
 
 

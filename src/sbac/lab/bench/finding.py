@@ -37,7 +37,6 @@ class PlacedCell:
 
     @property
     def folder(self) -> Path:
-        """Of its training."""
         return run_folder(self.results, self.data, self.cell.algorithm, self.key)
 
     @property
@@ -62,8 +61,6 @@ def load_with_identity(name: str) -> tuple[Dataset, str]:
 
 @dataclass(frozen=True)
 class CellFinder:
-    """Finds the cells of a bench in its results folder."""
-
     results: Path
     protocol: Protocol
     read: Callable[[str], tuple[Dataset, str]] = field(default_factory=lambda: lru_cache(1)(load_with_identity))
@@ -86,5 +83,4 @@ class CellFinder:
         return data
 
     def record(self, at: PlacedCell) -> CellRecord | None:
-        """The record of a cell whose training is over."""
         return read_cell(at.file) if at.file.exists() else None

@@ -28,8 +28,6 @@ from sbac.training.request import Evaluating, Grid, OfflineRequest
 
 @dataclass
 class ThisMachine:
-    """Trains one group of cells after the other."""
-
     _seconds: list[float] = field(init=False, default_factory=list[float])
     """Of each cell that was trained."""
 

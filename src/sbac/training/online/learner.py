@@ -102,7 +102,6 @@ class Learner:
 def insert(
     replay: Float[Array, "runs capacity width"], fresh: Float[Array, "runs steps width"] | Floats, position: int | Array
 ) -> Float[Array, "runs capacity width"]:
-    """The replay buffers with fresh rows from this position on."""
     return jax.lax.dynamic_update_slice(replay, fresh, (0, position, 0))
 
 

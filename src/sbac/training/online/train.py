@@ -47,7 +47,6 @@ class RoundEnd(NamedTuple):
     metrics: dict[str, Floats]
 
     def is_finite(self, run: int) -> bool:
-        """Whether all numbers of a run are."""
         arrays = [*self.policies[run].values(), *(column[run] for column in self.metrics.values())]
         return all(bool(np.isfinite(array).all()) for array in arrays)
 
@@ -190,7 +189,6 @@ class OnlineTraining:
         self._failed: dict[str, Policy] = {}
 
     def run(self, workers: int | None, progress: bool | None) -> None:
-        """Trains to the end."""
         request, learner, total = self._request, self._learner, self._total
         watch = request.record.evaluation
         with ExitStack() as stack:
