@@ -11,7 +11,9 @@ from sbac.results.statistics import (
     interval,
     mean_of_tasks,
     paired_difference,
+    probability_of_improvement,
     resample,
+    wins,
 )
 
 
@@ -36,6 +38,21 @@ def test_interquartile_mean_is_scipys_trimmed_mean(count: int) -> None:
 
 def test_mean_of_tasks_weighs_tasks_alike() -> None:
     assert mean_of_tasks(arrays([0, 0, 0, 0], [10])) == pytest.approx(5.0)
+
+
+def test_improvement_by_hand() -> None:
+    # Task 1: of the pairs (1,0) (1,1) (3,0) (3,1) three win and one ties: 3.5 / 4. Task 2: never.
+    found = probability_of_improvement(arrays([1, 3], [0, 0]), arrays([0, 1], [5, 6]))
+    assert found.value == pytest.approx((3.5 / 4 + 0) / 2)
+    mirrored = probability_of_improvement(arrays([0, 1], [5, 6]), arrays([1, 3], [0, 0]))
+    assert found.value + mirrored.value == pytest.approx(1.0)
+
+
+def test_wins_is_mann_whitney() -> None:
+    rng = np.random.default_rng(1)
+    ours, theirs = rng.integers(0, 6, 9).astype(float), rng.integers(0, 6, 7).astype(float)
+    u = scipy.stats.mannwhitneyu(ours, theirs).statistic
+    assert wins(ours, theirs) == pytest.approx(u / (9 * 7))
 
 
 def test_resamples_stay_in_their_task() -> None:
@@ -99,6 +116,7 @@ def test_paired_difference_is_scipys_paired_t_test() -> None:
 
 def test_one_run_has_no_interval() -> None:
     assert interval(arrays([3.0], [5.0])) == (4.0, None, None)
+    assert probability_of_improvement(arrays([3.0]), arrays([2.0])) == (1.0, None, None)
 
 
 def test_the_same_numbers_every_time() -> None:
@@ -111,3 +129,5 @@ def test_refuses_nothing() -> None:
         interval([])
     with pytest.raises(ValueError, match="at least one"):
         interval([[1.0], []])
+    with pytest.raises(ValueError, match="same tasks"):
+        probability_of_improvement([[1.0]], [[1.0], [2.0]])

@@ -1,4 +1,4 @@
-"""Few runs on many tasks: interquartile means and the stratified bootstrap.
+"""Few runs on many tasks: interquartile means, stratified bootstrap, who beats whom.
 
 Scores come as one array per task with the runs along its last axis. A statistic reduces such a list to numbers and
 keeps leading axes, so one call computes it for all resamples at once.
@@ -35,6 +35,12 @@ def mean_of_tasks(scores: Sequence[Floats]) -> Floats:
     return np.mean([task.mean(-1) for task in scores], axis=0)
 
 
+def wins(ours: Floats, theirs: Floats) -> Floats:
+    """The share of pairs of runs of one task in which ours scores more; a tie counts a half."""
+    difference = ours[..., :, None] - theirs[..., None, :]
+    return ((difference > 0) + 0.5 * (difference == 0)).mean((-2, -1))
+
+
 def resample(scores: Sequence[Floats], resamples: int, seed: int) -> list[Floats]:
     """Stratified bootstrap: the runs of each task drawn with replacement from that task's own runs."""
     rng = np.random.default_rng(seed)
@@ -62,6 +68,26 @@ def interval(
     if all(len(task) < 2 for task in tasks):
         return Interval(value, None, None)
     low, high = percentiles(statistic(resample(tasks, resamples, seed)), confidence)
+    return Interval(value, float(low), float(high))
+
+
+def probability_of_improvement(
+    ours: Sequence[ArrayLike],
+    theirs: Sequence[ArrayLike],
+    *,
+    confidence: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Interval:
+    """How likely a run of ours scores more than one of theirs on a task drawn at random; the same tasks in order."""
+    x, y = _tasks(ours), _tasks(theirs)
+    if len(x) != len(y):
+        raise ValueError(f"{len(x)} tasks of ours and {len(y)} of theirs: expected the same tasks")
+    value = float(np.mean([wins(a, b) for a, b in zip(x, y, strict=True)]))
+    if all(len(task) < 2 for task in (*x, *y)):
+        return Interval(value, None, None)
+    pairs = zip(resample(x, resamples, seed), resample(y, resamples, seed + 1), strict=True)
+    low, high = percentiles(np.mean([wins(a, b) for a, b in pairs], axis=0), confidence)
     return Interval(value, float(low), float(high))
 
 
