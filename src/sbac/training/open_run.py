@@ -14,7 +14,7 @@ from sbac.callbacks import NO_CALLBACKS, Callback
 from sbac.errors import UserError
 from sbac.evaluation.worker import Pool
 from sbac.runs import Place, RunRecord, placed_rows, policy_file
-from sbac.training.checkpoint import Checkpoint, Position, WarmNetworks, state_path
+from sbac.training.checkpoint import BEGINNING, Checkpoint, Position, state_path
 from sbac.training.evaluations import Evaluations, evaluation_steps, snapshot_name
 from sbac.training.folder import OpenFolder, open_folder
 from sbac.training.grid import Member, groups
@@ -73,11 +73,12 @@ class Group:
     followed: Sequence[frozenset[str]] = ()
     """For each phase, the shared fields in which the groups that take it over differ from this one."""
 
-    @property
-    def warm_networks(self) -> WarmNetworks | None:
-        """The networks that the group starts from, where it starts from another run's."""
+    def start_of(self, phase: str) -> Checkpoint | None:
+        """Where a phase that begins with another run's networks finds them."""
         start = self.open_run.request.warm_start
-        return None if start is None else WarmNetworks(Path(start.run), self.number, start.phases or ())
+        if start is None or (start.phases and phase not in start.phases):
+            return None
+        return Checkpoint(state_path(Path(start.run), self.number), BEGINNING)
 
     @property
     def is_done(self) -> bool:
