@@ -208,7 +208,7 @@ def test_stability_is_averaged_over_tasks_if_all_have_a_number() -> None:
     assert "| mean of 2 MuJoCo tasks | -76 / -26 |" in results_markdown(cells)
     nothing = [replace(curve, returns=[[0.0] * 10 for _ in curve.steps]) for curve in cells[1].curves]
     (table,) = score_tables(collect([cells[0], replace(cells[1], curves=nothing)]))
-    assert table.stability_means(block)["bc"] == [None, None]
+    assert table.stability_means(block)["bc"] == (None, None)
 
 
 def without_grid(cell: CellRecord) -> CellRecord:
