@@ -110,6 +110,11 @@ class WorkerPool(Generic[Answer]):
             self._queues[worker].put(PendingRequest(message, answer, progress))
         return answer
 
+    @property
+    def started(self) -> int:
+        """How many worker processes have been started."""
+        return len(self._workers)
+
     def close(self, patience: float | None = None) -> None:
         """Ends the workers once all requests are answered; `patience`: the most seconds to wait for each of them."""
         for requests in self._queues:

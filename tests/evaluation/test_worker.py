@@ -48,15 +48,15 @@ def test_the_episodes_of_a_worker_that_died_are_played_again(policy: Path, monke
     monkeypatch.setenv("MOST", "2")
     with Pool(1) as pool:
         found = pool.submit(policy, "dying:Dying-v0", 3, 5).result(120)
-    assert len(pool._workers) == 3 and os.path.getsize(os.environ["DEATHS"]) == 2
+    assert pool.started == 3 and os.path.getsize(os.environ["DEATHS"]) == 2
     monkeypatch.setenv("MOST", "0")
     with Pool(1) as pool:
         assert pool.submit(policy, "dying:Dying-v0", 3, 5).result(120) == found
-        assert len(pool._workers) == 1
+        assert pool.started == 1
 
 
 def test_after_three_deaths_it_is_given_up_in_one_line(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOST", "99")
     with Pool(1) as pool, pytest.raises(UserError, match="was ended by SIGKILL") as raised:
         pool.submit(policy, "dying:Dying-v0", 3, 5).result(120)
-    assert len(pool._workers) == 3 and "\n" not in str(raised.value)
+    assert pool.started == 3 and "\n" not in str(raised.value)
