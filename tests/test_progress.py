@@ -1,12 +1,11 @@
-"""What a long command says: a bar where it was asked for, plain lines in a pipe, a line written over in a notebook."""
+"""What a long command says: a bar where it was asked for, plain lines in a pipe."""
 
-import io
 import time
 
 import pytest
 
 from sbac import progress
-from sbac.progress import NotebookBar, Progress, Stretch
+from sbac.progress import Progress, Stretch
 
 
 def work(shown: bool | None) -> None:
@@ -80,16 +79,3 @@ def test_slow_steps_have_a_rate_and_the_first_moment_has_none(monkeypatch: pytes
     clock[0] = 110.0
     now.reach(23, "")
     assert now.text() == "values: 23 of 80 steps, 0.2 steps/s, 4:19 left"
-
-
-def test_a_notebook_gets_a_line_that_is_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = io.StringIO()
-    monkeypatch.setattr("sys.stderr", stream)
-    bar = NotebookBar()
-    bar.start()
-    bar.begin("improve", 100, 0)
-    bar.reach(50, "score 12.3")
-    bar.stop()
-    first, second = stream.getvalue().removesuffix("\n").split("\r")[1:]
-    assert "░" in first and "compiling ..." in first
-    assert second.startswith("█" * 12 + "░" * 12) and "50 of 100 steps, score 12.3" in second

@@ -80,34 +80,14 @@ class FieldSpec:
     prefix: str | None = None
 
 
-def per_policy(
-    default: float,
-    help: str,
-    *,
-    at_least: float | None = None,
-    above: float | None = None,
-    at_most: float | None = None,
-    below: float | None = None,
-    group: Group = "the method",
-) -> float:
-    """A number that may differ between the policies of one program."""
-    bounds = Range(at_least, above, at_most, below)
-    return dataclasses.field(default=default, metadata={"spec": FieldSpec(help, group, True, bounds)})
+def per_policy(default: float, help: str, *, group: Group = "the method", **bounds: float) -> float:
+    """A number that may differ between the policies of one program; its bounds are those of `Range`."""
+    return dataclasses.field(default=default, metadata={"spec": FieldSpec(help, group, True, Range(**bounds))})
 
 
-def shared(
-    default: T,
-    help: str,
-    *,
-    at_least: float | None = None,
-    above: float | None = None,
-    at_most: float | None = None,
-    below: float | None = None,
-    group: Group = "the method",
-) -> T:
+def shared(default: T, help: str, *, group: Group = "the method", **bounds: float) -> T:
     """A value that all policies of one program share, because it shapes the program or the data."""
-    bounds = Range(at_least, above, at_most, below)
-    return dataclasses.field(default=default, metadata={"spec": FieldSpec(help, group, False, bounds)})
+    return dataclasses.field(default=default, metadata={"spec": FieldSpec(help, group, False, Range(**bounds))})
 
 
 def nested(default: T, *, prefix: str, group: Group) -> T:

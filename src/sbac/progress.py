@@ -1,4 +1,4 @@
-"""What a long command says while it works: a bar on a terminal and in a notebook, elsewhere a plain line a minute."""
+"""What a long command says while it works: a bar on a terminal, elsewhere a plain line a minute."""
 
 import sys
 import threading
@@ -12,8 +12,6 @@ EVERY_LINE = 60.0
 SHORTEST = 1.0
 """Seconds without which a rate says nothing."""
 COMPILING = "compiling ..."
-BAR = 24
-"""Characters of a notebook's bar."""
 
 
 class Display:
@@ -76,19 +74,10 @@ class Progress:
 def _display(shown: bool | None) -> Display:
     if shown is False:
         return Display()
-    if shown or sys.stderr.isatty():
-        return TerminalBar()
-    return NotebookBar() if in_notebook() else PlainLines()
-
-
-def in_notebook() -> bool:
-    """Whether a notebook's kernel runs this."""
-    return "ipykernel" in sys.modules and type(sys.stderr).__module__.startswith("ipykernel")
+    return TerminalBar() if shown or sys.stderr.isatty() else PlainLines()
 
 
 class TerminalBar(Display):
-    """Rich's bar."""
-
     def __init__(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -183,38 +172,3 @@ class PlainLines(Display):
             now, pause = self._now, EVERY_LINE
             if now is not None:
                 print(now.text(), file=sys.stderr, flush=True)
-
-
-class NotebookBar(Display):
-    """A line that is written over, which every notebook can show."""
-
-    def __init__(self) -> None:
-        self._now: Stretch | None = None
-
-    def stop(self) -> None:
-        self._end_line()
-
-    def begin(self, label: str, total: int, done: int) -> None:
-        self._end_line()
-        self._now = Stretch(label, total, done)
-        self._show()
-
-    def reach(self, done: int, note: str) -> None:
-        if self._now is not None:
-            self._now.reach(done, note)
-            self._show()
-
-    def say(self, text: str) -> None:
-        self._end_line()
-        print(text, file=sys.stderr, flush=True)
-
-    def _show(self) -> None:
-        if self._now is not None:
-            full = BAR * self._now.done // max(self._now.total, 1)
-            line = f"{'█' * full}{'░' * (BAR - full)} {self._now.text()}"
-            print(f"\r{line:<110}", end="", file=sys.stderr, flush=True)
-
-    def _end_line(self) -> None:
-        if self._now is not None:
-            print(file=sys.stderr, flush=True)
-            self._now = None

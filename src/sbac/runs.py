@@ -170,7 +170,7 @@ class Logged:
 
 @dataclass(frozen=True)
 class Episodes:
-    """What a policy did in an environment; scores where the task has reference returns."""
+    """What a policy did in an environment: undiscounted returns, and scores where the task has reference returns."""
 
     environment: str
     returns: list[float]
@@ -181,6 +181,14 @@ class Episodes:
     """With the run's own discount."""
     policy: str | None = None
     """The hash of the policy that played."""
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.returns))
+
+    @property
+    def score(self) -> float | None:
+        return None if self.scores is None else float(np.mean(self.scores))
 
 
 @dataclass(frozen=True)
@@ -211,8 +219,6 @@ class PolicyRecord:
 
 @dataclass(frozen=True)
 class EvaluationRow:
-    """A row of evaluations.jsonl."""
-
     place: Place
     episodes: Episodes
 
@@ -227,12 +233,10 @@ def place_columns(place: Place) -> dict[str, Setting]:
 
 
 def metric_json(row: MetricRow) -> dict[str, Json]:
-    """The row as metrics.jsonl has it."""
     return {**place_columns(row.place), **row.values}
 
 
 def evaluation_json(row: EvaluationRow) -> dict[str, Json]:
-    """The row as evaluations.jsonl has it."""
     return {**place_columns(row.place), **as_json(row.episodes)}
 
 
@@ -255,7 +259,6 @@ def placed_rows(path: Path, record: RunRecord) -> Iterator[tuple[Place, dict[str
 
 
 def read_metrics(path: Path, record: RunRecord) -> list[MetricRow]:
-    """The rows of metrics.jsonl."""
     rows: list[MetricRow] = []
     for place, row, where in placed_rows(path, record):
         logged = {name: value for name, value in row.items() if name not in place.setting and name not in PLACE}
@@ -264,7 +267,6 @@ def read_metrics(path: Path, record: RunRecord) -> list[MetricRow]:
 
 
 def read_evaluations(path: Path, record: RunRecord) -> list[EvaluationRow]:
-    """The rows of evaluations.jsonl."""
     return [
         EvaluationRow(place, parse(Episodes, _with_numbers(row), where))
         for place, row, where in placed_rows(path, record)
@@ -361,7 +363,6 @@ class Run:
 
 
 def policy_file(folder: Path, label: str) -> Path:
-    """The file of a run's policy."""
     return folder / "policies" / f"{label}.safetensors"
 
 

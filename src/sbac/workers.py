@@ -33,8 +33,6 @@ PATIENCE = 5.0
 """The most seconds to wait for each thread of a pool that ends by an error."""
 MOST_DEATHS = 3
 """As many workers may die of one request."""
-SET_PARENT_DEATH_SIGNAL = 1
-"""Linux's PR_SET_PDEATHSIG."""
 
 Answer = TypeVar("Answer")
 
@@ -238,23 +236,8 @@ def import_path() -> str:
 
 
 def end_with_parent(parent: int) -> None:
-    """Has this process killed when its parent has ended, in whatever way."""
-    if not _killed_by_kernel():
-        threading.Thread(target=_watch, args=(parent,), daemon=True).start()
-    if os.getppid() != parent:  # it has ended before
-        os._exit(0)
-
-
-def _killed_by_kernel() -> bool:
-    """Asks Linux to kill this process when its parent ends; False elsewhere."""
-    if sys.platform != "linux":
-        return False
-    import ctypes
-
-    try:
-        return ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0) == 0
-    except (OSError, AttributeError):
-        return False
+    """Ends this process when its parent has ended, in whatever way."""
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
 
 def _watch(parent: int) -> None:

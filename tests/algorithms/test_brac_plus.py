@@ -296,7 +296,7 @@ def test_every_phase_leaves_a_policy(past: dict[str, Any]) -> None:
     clone = harness.policy(brac_plus.clone_actor(CONFIG, {}, past["clone"]), actions=2)
     decoded = float64.mlp(member(past["clone"].behaviour.model, 0).decoder, s, np.zeros((9, 4)))[:, :2]
     np.testing.assert_allclose(clone(s), np.tanh(decoded), atol=1e-5)
-    initial = harness.policy(brac_plus.initial_actor(CONFIG, past, past["initial"]), actions=2)
+    initial = harness.policy(brac_plus.gaussian_actor(CONFIG, past, past["initial"]), actions=2)
     np.testing.assert_allclose(
         initial(s), np.tanh(float64.tanh_gaussian(past["initial"].policy.model, s)[0]), atol=1e-5
     )

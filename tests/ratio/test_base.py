@@ -4,11 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import norm
 
 from sbac.errors import UserError
 from sbac.nn import Gaussian
-from sbac.ratio import RatioBatch, RatioConfig, floored, log_beta
+from sbac.ratio import RatioBatch, RatioConfig, floored
 from sbac.ratio.base import Form, RunningMean, flow, product, restart, soft_clip
 from sbac.ratio.kernels import kernel, median_bandwidth
 
@@ -35,29 +34,11 @@ def some_batch(rows: int = 64, **changes: object) -> RatioBatch:
     return batch._replace(**changes)
 
 
-@pytest.mark.parametrize(("std_pi", "used"), [(0.6, 0.6), (0.1, 0.4)])
-def test_log_beta_is_the_ratio_of_the_squashed_densities_with_a_floor(std_pi: float, used: float) -> None:
-    """std_pi 0.1 is below half of mu's 0.8, and counts as 0.4."""
-    pi, mu = gaussians(std_pi, 0.8)
-    actions = np.tanh(RNG.normal(size=(50, 3)))
-    u = np.arctanh(np.clip(actions, -0.999, 0.999))
-    slope = np.log(1 - np.tanh(u) ** 2)  # the tanh's, in both densities
-    log_pi, log_mu = (
-        (norm.logpdf(u, np.asarray(g.mean, np.float64), std) - slope).sum(1) for g, std in ((pi, used), (mu, 0.8))
-    )
-    assert np.allclose(log_beta(RatioConfig(), pi, mu, jnp.asarray(actions)), log_pi - log_mu, atol=1e-3)
-
-
 def test_floor_leaves_a_wide_policy_alone_and_zero_turns_it_off() -> None:
     pi, mu = gaussians(0.1, 0.8)
     assert np.allclose(floored(RatioConfig(), mu, mu).log_std, mu.log_std)
     assert np.allclose(floored(RatioConfig(std_floor=0.0), pi, mu).log_std, pi.log_std)
     assert np.allclose(floored(RatioConfig(), pi, mu).log_std, np.log(0.4))
-
-
-def test_log_beta_at_the_bounds_of_the_action_is_finite() -> None:
-    pi, mu = gaussians(0.05, 0.5, rows=2)
-    assert np.isfinite(log_beta(RatioConfig(), pi, mu, jnp.asarray([[1.0, -1.0, 1.0], [-1.0, 1.0, 0.0]]))).all()
 
 
 @pytest.mark.parametrize("form", ["exact", "theorem"])

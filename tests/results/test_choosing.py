@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from sbac.lab.choosing import differences, expected_of_tries, holm, mean_tries, without_worst
+from sbac.lab.choosing import differences, expected_of_tries, holm, mean_tries
 
 
 def test_the_best_of_n_by_enumeration() -> None:
@@ -58,7 +58,3 @@ def test_a_difference_of_means_with_tasks_fixed_and_drawn() -> None:
     assert rival.tasks_drawn.low is not None and rival.tasks_drawn.low < 0.0
     assert rival.holm and not found["itself"].holm
     assert found["itself"].p_value > 0.5
-
-
-def test_the_mean_without_the_worst_task() -> None:
-    assert without_worst([np.array([1.0, 3.0]), np.array([10.0]), np.array([20.0])]) == pytest.approx(15.0)

@@ -7,12 +7,10 @@ import pytest
 import scipy.stats
 
 from sbac.results.statistics import (
-    fraction_above,
     interquartile_mean,
     interval,
     mean_of_tasks,
     paired_difference,
-    performance_profile,
     probability_of_improvement,
     resample,
     wins,
@@ -40,22 +38,6 @@ def test_interquartile_mean_is_scipys_trimmed_mean(count: int) -> None:
 
 def test_mean_of_tasks_weighs_tasks_alike() -> None:
     assert mean_of_tasks(arrays([0, 0, 0, 0], [10])) == pytest.approx(5.0)
-
-
-def test_profile_by_hand() -> None:
-    # Above 0: 2/2 and 1/2 of the runs; above 5: 1/2 and 0; exactly 5 is not above 5.
-    share = fraction_above(arrays([5, 10], [-1, 1]), [0.0, 5.0, 100.0])
-    assert share == pytest.approx([0.75, 0.25, 0.0])
-    value, low, high = performance_profile(arrays([5, 10], [-1, 1]), [0.0, 5.0, 100.0])
-    assert value == pytest.approx(share)
-    assert (low <= value).all() and (value <= high).all() and low[0] == 0.5 and high[0] == 1.0
-
-
-def test_profile_is_one_minus_the_distribution_function() -> None:
-    values = np.random.default_rng(0).normal(size=30)
-    thresholds = np.linspace(-2, 2, 9)
-    expected = 1 - scipy.stats.ecdf(values).cdf.evaluate(thresholds)
-    assert fraction_above([values], thresholds) == pytest.approx(expected)
 
 
 def test_improvement_by_hand() -> None:

@@ -75,11 +75,11 @@ def test_the_best_setting_is_chosen_on_the_other_seeds() -> None:
     np.testing.assert_allclose(best.chosen["hopper-medium-made", "sbac"].scores, [45.0, 10.0, 10.0], atol=0.1)
 
 
-def test_tries_differences_and_the_worst_task_are_told() -> None:
+def test_tries_and_differences_are_told() -> None:
     text = results_markdown(cells())
     assert "Scores by the number of policies tried in the environment" in text
     assert "| sbac | 65.0 | " in text  # one policy of two settings on two tasks: the mean of 90, 80, 20 and 70
-    assert "sbac less it" in text and "walker2d-medium-made: 70" in text
+    assert "sbac less it" in text
 
 
 def test_without_a_choice_there_is_one_table() -> None:
@@ -99,7 +99,6 @@ def test_means_are_over_what_every_method_has() -> None:
     deviations: Any = [one.chosen[data, "sbac"].deviation for data in block.datasets]
     expected = np.mean(deviations)
     assert one.deviation(block, "sbac") == pytest.approx(expected)
-    assert one.duels("MuJoCo", "sbac")["cql"].better.value == pytest.approx(0.5)  # always on hopper, never on walker2d
 
 
 def test_the_data_stand_beside_what_was_learned_from_them_and_the_best_is_bold() -> None:
@@ -180,26 +179,12 @@ def test_suites_are_averaged_apart() -> None:
     assert [block.name for block in table.blocks] == ["2 MuJoCo tasks", "2 Adroit tasks"]
     assert table.overall(table.blocks[1])["cql"][0].value == pytest.approx(5.0, abs=0.5)
     assert table.paper_mean(table.blocks[1], "cql") == pytest.approx((55.8 + 9.1) / 2)
-    assert table.duels("Adroit", "sbac")["cql"].datasets == ["pen-human-v1", "door-human-v1"]
     text = results_markdown([*cells(), *adroit, record("hopper-medium-made", "bc", {1.0: 50.0})])
     assert "### 2 Adroit tasks that these 2 methods have" in text  # bc has none of them
     alone, _ = score_tables(collect(adroit[:2]))  # a lone dataset is averaged where there is nothing else
     assert [block.name for block in alone.blocks] == ["1 Adroit task"]
     (unscored,) = score_tables(collect([record("log.npz", "bc", {1.0: 50.0}, scored=False)]))
     assert not unscored.blocks
-
-
-def test_a_duel_is_on_the_datasets_that_both_have() -> None:
-    """bc has halfcheetah alone, where means over all methods have nothing: it still meets sbac there."""
-    table, _ = score_tables(collect([*cells(), record("halfcheetah-medium-made", "bc", {1.0: 20.0})]))
-    duels = table.duels("MuJoCo", "sbac")
-    assert duels["bc"].datasets == ["halfcheetah-medium-made"]
-    assert duels["bc"].ours == pytest.approx(30.0, abs=0.5) and duels["bc"].theirs == pytest.approx(20.0, abs=0.5)
-    assert duels["bc"].better.value == 1.0
-    assert duels["cql"].datasets == ["walker2d-medium-made", "hopper-medium-made"]
-    assert duels["cql"].ours == pytest.approx(75.0, abs=0.5) and duels["cql"].theirs == pytest.approx(67.5, abs=0.5)
-    assert set(table.duels("MuJoCo", "bc")) == {"sbac"}  # cql has no halfcheetah
-    assert "| bc | 1 | 30." in results_markdown([*cells(), record("halfcheetah-medium-made", "bc", {1.0: 20.0})])
 
 
 def with_worst(cell: CellRecord, episode: float, evaluation: float) -> CellRecord:
@@ -223,7 +208,7 @@ def test_stability_is_averaged_over_tasks_if_all_have_a_number() -> None:
     assert "| mean of 2 MuJoCo tasks | -76 / -26 |" in results_markdown(cells)
     nothing = [replace(curve, returns=[[0.0] * 10 for _ in curve.steps]) for curve in cells[1].curves]
     (table,) = score_tables(collect([cells[0], replace(cells[1], curves=nothing)]))
-    assert table.stability_means(block)["bc"] == [None, None]
+    assert table.stability_means(block)["bc"] == (None, None)
 
 
 def without_grid(cell: CellRecord) -> CellRecord:
@@ -344,7 +329,7 @@ def test_online_methods_stand_beside_for_stability_only() -> None:
     walker = record("walker2d-medium-made", "td3", key="8" * 12, means={1.0: 95.0})
     walker = replace(walker, data=replace(walker.data, name="Walker2d-v4", kind="online", task=None))
     both, _ = score_tables(collect([*cells(), online, walker]))
-    expected: Any = [both.stability_row(data)["td3 (online)"].stability()[0].percent for data in block.datasets]
+    expected: Any = [both.stability_row(data)["td3 (online)"].stability()[0] for data in block.datasets]
     assert both.stability_means(block)["td3 (online)"][0] == pytest.approx(np.mean(expected))
     assert bench_commands([online])[0].startswith("sbac bench --tasks hopper-medium-made --algorithms td3@paper")
 

@@ -455,7 +455,7 @@ def test_the_presets_setting_comes_from_the_method(trained) -> None:
 def test_trying_takes_up_the_choice_that_stands_in_the_folder(choice, trained, tmp_path, monkeypatch, capsys) -> None:
     """The second command computes no estimate again, and plays only what is left of the budget."""
     from sbac import cli
-    from sbac.evaluation.rollout import Evaluation
+    from sbac.runs import Episodes as Evaluation
 
     folder = tmp_path / "run"
     shutil.copytree(trained[1], folder)

@@ -33,12 +33,10 @@ REGISTRY = {
 
 
 def find(name: str) -> "Algorithm":
-    """The algorithm of that name."""
     if name not in REGISTRY:
         raise unknown("algorithm", name, REGISTRY)
     return getattr(importlib.import_module(module_of(name)), REGISTRY[name].partition(":")[2])
 
 
 def module_of(name: str) -> str:
-    """The module that a registered method stands in."""
     return REGISTRY[name].partition(":")[0]

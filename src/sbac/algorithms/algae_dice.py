@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
-from sbac.algorithms.evaluation import td_target
+from sbac.algorithms.base import ANY_PRESET, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
+from sbac.algorithms.evaluation import gaussian_actor, td_target
 from sbac.config import Config, config, layers, per_policy, polyak_rate, rate, shared
 from sbac.nn import Critic, GaussianPolicy, Multiplier, Trained, polyak
 
@@ -142,14 +142,10 @@ def validate(config: AlgaeDICEConfig, past: Past, state: State, batch: Batch, ke
     return critic_loss(state.critic.model, config, state, batch, key)[1]
 
 
-def actor(config: AlgaeDICEConfig, past: Past, state: State) -> Actor:
-    return Actor("tanh-gaussian", {"policy": state.policy.model.net})
-
-
 ALGAE_DICE = Algorithm(
     name="algae-dice",
     config=AlgaeDICEConfig,
-    phases=(Phase("train", init, update, actor, validate, period=lambda config: config.policy_delay),),
+    phases=(Phase("train", init, update, gaussian_actor, validate, period=lambda config: config.policy_delay),),
     source="Nachum et al. 2019, AlgaeDICE: Policy Gradient from Arbitrary Experience",
     grid={ANY_PRESET: {"alpha": [0.001, 0.01, 0.1, 1.0]}},
     presets={

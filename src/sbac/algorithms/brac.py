@@ -10,9 +10,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
+from sbac.algorithms.base import ANY_PRESET, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
 from sbac.algorithms.cloning import CLONE, Clone, CloneConfig
-from sbac.algorithms.evaluation import td_loss, td_target
+from sbac.algorithms.evaluation import gaussian_actor, td_loss, td_target
 from sbac.config import config, layers, per_policy, polyak_rate, rate, shared
 from sbac.nn import Behaviour, Critic, GaussianPolicy, Trained, polyak
 
@@ -118,17 +118,13 @@ def validate(
     return td_loss(state.critic.model, batch, target)[1] | {"kl": kl}
 
 
-def actor(config: BRACConfig, past: Past, state: State) -> Actor:
-    return Actor("tanh-gaussian", {"policy": state.policy.model.net})
-
-
 def variant(name: str, *, value_penalty: bool) -> Algorithm:
     train = functools.partial(update, value_penalty=value_penalty)
     check = functools.partial(validate, value_penalty=value_penalty)
     return Algorithm(
         name=name,
         config=BRACConfig,
-        phases=(CLONE, Phase("train", init, train, actor, check)),
+        phases=(CLONE, Phase("train", init, train, gaussian_actor, check)),
         source="Wu, Tucker & Nachum 2019, Behavior Regularized Offline Reinforcement Learning",
         grid={ANY_PRESET: {"alpha": [0.3, 1.0, 3.0, 10.0]}},
         presets={

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Rows, Spec, Step, split
-from sbac.algorithms.evaluation import td_loss, td_target
+from sbac.algorithms.evaluation import gaussian_actor, td_loss, td_target
 from sbac.config import Config, RewardScale, config, layers, per_policy, polyak_rate, rate, shared
 from sbac.nn import (
     MLP,
@@ -200,10 +200,6 @@ def update_initial(
 
 def validate_initial(config: BRACPlusConfig, past: Past, state: Initial, batch: Batch, key: PRNGKeyArray) -> Metrics:
     return initial_loss(state.policy.model, config, past, state.entropy_weight.value, batch, key)[1]
-
-
-def initial_actor(config: BRACPlusConfig, past: Past, state: Initial) -> Actor:
-    return Actor("tanh-gaussian", {"policy": state.policy.model.net})
 
 
 # --- Phase train ------------------------------------------------------------------------------------------------
@@ -422,7 +418,7 @@ BRAC_PLUS = Algorithm(
     config=BRACPlusConfig,
     phases=(
         Phase("clone", init_clone, update_clone, clone_actor, validate_clone, needs="row"),
-        Phase("initial", init_initial, update_initial, initial_actor, validate_initial, needs="row"),
+        Phase("initial", init_initial, update_initial, gaussian_actor, validate_initial, needs="row"),
         Phase("train", init, update, actor, validate),
     ),
     source="Zhang, Kuppannagari & Prasanna 2021, BRAC+: Improved Behavior Regularized Actor Critic",

@@ -50,7 +50,6 @@ def init_clone(config: CloneConfig, spec: Spec, past: Past, key: PRNGKeyArray) -
 
 
 def clone_rate(config: CloneConfig, step: Int[Array, ""]) -> Float[Array, ""]:
-    """The learning rate at a step."""
     progress = step / max(config.steps[0], 1)
     decay = jnp.where(progress < 0.8, 1.0, jnp.where(progress < 0.9, 0.1, 0.01))
     return config.clone_learning_rate * (decay if config.clone_decay else jnp.ones(()))
@@ -75,7 +74,6 @@ def clone_actor(config: CloneConfig, past: Past, state: Clone) -> Actor:
 
 
 def behaviour_actor(model: Behaviour) -> Actor:
-    """The policy that acts as a behaviour model does."""
     if isinstance(model, behaviour.MixturePolicy):
         return Actor("tanh-mixture", {"policy": model.net})
     if isinstance(model, behaviour.MixturePerDimPolicy):

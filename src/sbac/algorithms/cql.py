@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
-from sbac.algorithms.evaluation import td_target
+from sbac.algorithms.base import ANY_PRESET, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
+from sbac.algorithms.evaluation import gaussian_actor, td_target
 from sbac.config import Config, config, layers, per_policy, polyak_rate, rate, shared
 from sbac.nn import Critic, GaussianPolicy, Multiplier, Trained, polyak
 
@@ -149,16 +149,12 @@ def validate(config: CQLConfig, past: Past, state: State, batch: Batch, key: PRN
     return critic_loss(config, state.critic.model, batch, target, proposals, state.multiplier.value)[1]
 
 
-def actor(config: CQLConfig, past: Past, state: State) -> Actor:
-    return Actor("tanh-gaussian", {"policy": state.policy.model.net})
-
-
 ADROIT = {"alpha": 1.0, "policy_learning_rate": 1e-4}
 
 CQL = Algorithm(
     name="cql",
     config=CQLConfig,
-    phases=(Phase("train", init, update, actor, validate),),
+    phases=(Phase("train", init, update, gaussian_actor, validate),),
     source="Kumar et al., Conservative Q-Learning for Offline Reinforcement Learning, NeurIPS 2020",
     grid={ANY_PRESET: {"alpha": [1.0, 2.5, 5.0, 10.0]}},
     presets={

@@ -1,7 +1,8 @@
-"""What the methods share in learning values: the TD target and loss of a critic, and the state of phase *estimate*,
-which learns the behaviour mu and its value Q^mu (SBAC, one-step RL)."""
+"""What the methods share: the TD target and loss of a critic, the policy that is one network, and the state of phase
+*estimate*, which learns the behaviour mu and its value Q^mu (SBAC, one-step RL)."""
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -26,6 +27,21 @@ def td_loss(critic: Critic, batch: Batch, target: Float[Array, " batch"]) -> tup
     q = critic(batch.observations, batch.actions)
     loss = ((q - target) ** 2).mean(-1).sum()
     return loss, {"critic_loss": loss, "q": q.mean()}
+
+
+# --- Policies ---------------------------------------------------------------------------------------------------
+
+
+def actor_of(kind: str) -> Callable[[Any, Past, Any], Actor]:
+    """The function `actor` of a phase whose policy is one network: the field `policy` of its state."""
+
+    def actor(config: Any, past: Past, state: Any) -> Actor:
+        return Actor(kind, {"policy": state.policy.model.net})
+
+    return actor
+
+
+gaussian_actor, deterministic_actor = actor_of("tanh-gaussian"), actor_of("deterministic")
 
 
 # --- Phase estimate ---------------------------------------------------------------------------------------------

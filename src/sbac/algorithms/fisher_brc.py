@@ -11,9 +11,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
+from sbac.algorithms.base import ANY_PRESET, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
 from sbac.algorithms.cloning import CLONE, Clone, CloneConfig
-from sbac.algorithms.evaluation import td_target
+from sbac.algorithms.evaluation import gaussian_actor, td_target
 from sbac.config import config, layers, per_policy, polyak_rate, rate
 from sbac.nn import Behaviour, BehaviourKind, Critic, GaussianPolicy, Multiplier, Trained, gradient, polyak, take
 
@@ -143,14 +143,10 @@ def validate(config: FisherBRCConfig, past: Past, state: State, batch: Batch, ke
     return critic_loss(state.critic.model, config, batch, log_mu, target, policy_actions)[1]
 
 
-def actor(config: FisherBRCConfig, past: Past, state: State) -> Actor:
-    return Actor("tanh-gaussian", {"policy": state.policy.model.net})
-
-
 FISHER_BRC = Algorithm(
     name="fisher-brc",
     config=FisherBRCConfig,
-    phases=(CLONE, Phase("train", init, update, actor, validate)),
+    phases=(CLONE, Phase("train", init, update, gaussian_actor, validate)),
     source="Kostrikov, Tompson, Fergus & Nachum 2021, Offline RL with Fisher Divergence Critic Regularization",
     grid={ANY_PRESET: {"gradient_penalty": [0.03, 0.1, 0.3, 1.0]}},
     presets={

@@ -8,7 +8,7 @@ from sbac.algorithms import REGISTRY, find
 from sbac.algorithms.base import Algorithm
 from sbac.config import Field, Group, Value, fields_of
 from sbac.errors import unknown
-from sbac.text import markdown_table
+from sbac.text import markdown_table, text_table
 
 WIDTH = 100
 INDENT = 6
@@ -17,12 +17,10 @@ INDENT = 6
 def methods_text() -> str:
     """Every method: its name, where it learns, its phases and presets, and its paper."""
     methods = [find(name) for name in REGISTRY]
-    rows = [["method", "learns from", "phases", "presets"], *(_row(method) for method in methods)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    papers = [_wrapped(method.source, INDENT) for method in methods]
-    listed = [f"{line}\n{paper}" for line, paper in zip(lines[1:], papers, strict=True)]
-    return "\n".join([lines[0], *listed, "", "sbac methods NAME shows one with its options."])
+    table = text_table(["method", "learns from", "phases", "presets"], map(_row, methods), rule=False)
+    head, *lines = table.splitlines()
+    listed = [f"{line}\n{_wrapped(method.source, INDENT)}" for line, method in zip(lines, methods, strict=True)]
+    return "\n".join([head, *listed, "", "sbac methods NAME shows one with its options."])
 
 
 def _row(method: Algorithm) -> list[str]:
@@ -31,7 +29,6 @@ def _row(method: Algorithm) -> list[str]:
 
 
 def method_text(name: str) -> str:
-    """One method in full."""
     method = find(name)
     tried = [f"{field} {_values(values)}" for field, values in method.settings_to_try("quick").items()]
     about = {

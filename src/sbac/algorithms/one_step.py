@@ -5,13 +5,14 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, when
+from sbac.algorithms.base import ANY_PRESET, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, when
 from sbac.algorithms.cloning import negative_log_likelihood
 from sbac.algorithms.evaluation import (
     Clones,
     Estimate,
     clone_actor,
     clone_step,
+    gaussian_actor,
     init_estimate,
     td_loss,
     td_target,
@@ -110,16 +111,12 @@ def validate_improve(config: OneStepConfig, past: Past, state: Improve, batch: B
     return policy_loss(config, state.policy.model, before.mu, before.critic.model, batch, key)[1]
 
 
-def actor(config: OneStepConfig, past: Past, state: Improve) -> Actor:
-    return Actor("tanh-gaussian", {"policy": state.policy.model.net})
-
-
 ONE_STEP = Algorithm(
     name="one-step",
     config=OneStepConfig,
     phases=(
         Phase("estimate", init_estimate, estimate, clone_actor, validate_estimate, needs="next_action"),
-        Phase("improve", init_improve, improve, actor, validate_improve, needs="row"),
+        Phase("improve", init_improve, improve, gaussian_actor, validate_improve, needs="row"),
     ),
     source="Brandfonbrener et al., Offline RL Without Off-Policy Evaluation, NeurIPS 2021",
     grid={ANY_PRESET: {"alpha": [0.3, 1.0, 3.0, 10.0]}},

@@ -10,28 +10,23 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
-from sbac.algorithms.evaluation import td_loss, td_target
-from sbac.algorithms.td3_bc import State, smoothed
-from sbac.config import Config, config, layers, per_policy, polyak_rate, rate, shared
-from sbac.nn import Critic, DeterministicPolicy, Trained, polyak
+from sbac.algorithms.base import ANY_PRESET, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
+from sbac.algorithms.evaluation import deterministic_actor, td_loss, td_target
+from sbac.algorithms.td3_bc import DelayedConfig, State, delayed_update, smoothed
+from sbac.config import config, per_policy
+from sbac.nn import Critic, DeterministicPolicy, Trained
 
 HIDDEN_BIAS = 0.1
 LAST_POLICY_BOUND, LAST_CRITIC_BOUND = 1e-3, 3e-3
 
 
 @config
-class ReBRACConfig(Config):
-    steps: tuple[int, ...] = (1_000_000,)
+class ReBRACConfig(DelayedConfig):
     batch_size: int = 1024
-    hidden: tuple[int, ...] = layers((256, 256, 256))
-    learning_rate: float = rate(1e-3, "Learning rate of the policy and the critics.")
+    hidden: tuple[int, ...] = (256, 256, 256)
+    learning_rate: float = 1e-3
     policy_penalty: float = per_policy(0.01, "beta_1: weight of |pi(s) - a|^2 in the policy's loss.", at_least=0)
     critic_penalty: float = per_policy(0.01, "beta_2: weight of |pi(s') - a'|^2 in the critic's target.", at_least=0)
-    target_rate: float = polyak_rate(0.005)
-    target_noise: float = per_policy(0.2, "Deviation of the noise on the target policy's actions.", at_least=0)
-    target_noise_clip: float = per_policy(0.5, "That noise stays inside +- this.", at_least=0)
-    policy_delay: int = shared(2, "Steps between updates of the policy.", at_least=1)
     standardise_states: bool = False
 
 
@@ -88,30 +83,12 @@ def update(
     config: ReBRACConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray, step: Step
 ) -> tuple[State, Metrics]:
     target = critic_target(config, state, batch, key)
-    critic, metrics = state.critic.minimise(lambda q: td_loss(q, batch, target), config.learning_rate)
-
-    def improve() -> State:
-        policy, _ = state.policy.minimise(lambda p: policy_loss(config, p, critic.model, batch), config.learning_rate)
-        return State(
-            policy,
-            critic,
-            polyak(state.policy_target, policy.model, config.target_rate),
-            polyak(state.critic_target, critic.model, config.target_rate),
-        )
-
-    def wait() -> State:
-        return State(state.policy, critic, state.policy_target, state.critic_target)
-
-    return when(step.every(config.policy_delay, config.policy_delay - 1), improve, wait), metrics
+    return delayed_update(config, state, batch, step, target, lambda p, q: policy_loss(config, p, q, batch))
 
 
 def validate(config: ReBRACConfig, past: Past, state: State, batch: Batch, key: PRNGKeyArray) -> Metrics:
     _, metrics = td_loss(state.critic.model, batch, critic_target(config, state, batch, key))
     return metrics | policy_loss(config, state.policy.model, state.critic.model, batch)[1]
-
-
-def actor(config: ReBRACConfig, past: Past, state: State) -> Actor:
-    return Actor("deterministic", {"policy": state.policy.model.net})
 
 
 def _penalties(policy: float, critic: float) -> dict[str, float]:
@@ -125,7 +102,9 @@ def _adroit(policy: float, critic: float) -> dict[str, float | int]:
 REBRAC = Algorithm(
     name="rebrac",
     config=ReBRACConfig,
-    phases=(Phase("train", init, update, actor, validate, "next_action", lambda config: config.policy_delay),),
+    phases=(
+        Phase("train", init, update, deterministic_actor, validate, "next_action", lambda config: config.policy_delay),
+    ),
     source="Tarasov et al., Revisiting the Minimalist Approach to Offline Reinforcement Learning, NeurIPS 2023",
     # Of the two weights beta_1 decides: the authors' ablation is as good without beta_2.
     grid={ANY_PRESET: {"policy_penalty": [0.01, 0.03, 0.1, 0.3]}},

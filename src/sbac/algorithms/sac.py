@@ -4,8 +4,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.algorithms.base import Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
-from sbac.algorithms.evaluation import td_loss, td_target
+from sbac.algorithms.base import Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split
+from sbac.algorithms.evaluation import gaussian_actor, td_loss, td_target
 from sbac.config import Config, config, layers, per_policy, polyak_rate, rate, shared
 from sbac.nn import Critic, GaussianPolicy, Multiplier, Trained, polyak
 
@@ -82,14 +82,10 @@ def update(
     ), {"q": metrics["q"], "entropy": entropy, "temperature": temperature}
 
 
-def actor(config: SACConfig, past: Past, state: State) -> Actor:
-    return Actor("tanh-gaussian", {"policy": state.policy.model.net})
-
-
 SAC = Algorithm(
     name="sac",
     config=SACConfig,
-    phases=(Phase("train", init, update, actor),),
+    phases=(Phase("train", init, update, gaussian_actor),),
     source="Haarnoja et al., Soft Actor-Critic Algorithms and Applications, 2018",
     presets={"quick": {"steps": (100_000,)}, "paper": {}},
     online=True,

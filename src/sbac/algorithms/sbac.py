@@ -15,12 +15,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from sbac import ratio
-from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
+from sbac.algorithms.base import ANY_PRESET, Algorithm, Batch, Metrics, Past, Phase, Spec, Step, split, when
 from sbac.algorithms.cloning import negative_log_likelihood
-from sbac.algorithms.evaluation import Estimate, clone_actor, clone_step, init_estimate, td_target
+from sbac.algorithms.evaluation import Estimate, clone_actor, clone_step, gaussian_actor, init_estimate, td_target
 from sbac.config import Config, RewardScale, config, layers, nested, per_policy, polyak_rate, rate, shared
-from sbac.nn import MLP, BehaviourKind, Critic, GaussianPolicy, Trained, half_cosine, polyak, pre_tanh
-from sbac.nn.behaviour import ActionDensity
+from sbac.nn import MLP, ActionDensity, BehaviourKind, Critic, GaussianPolicy, Trained, half_cosine, polyak, pre_tanh
 
 PENALTY = 0.008
 """The weight of log mu at alpha = 1 where Q is divided by its own scale, for long trainings (lab-notes/next-form)."""
@@ -129,7 +128,6 @@ class SBACEstimate(Estimate):
 
 
 def init_networks(config: SBACConfig, spec: Spec, past: Past, key: PRNGKeyArray) -> SBACEstimate:
-    """mu, Q^mu and its target network before their first step."""
     first = init_estimate(config, spec, past, key, normalise=config.scale_free)
     dropped = values = None
     if config.behaviour_dropout > 0:
@@ -315,13 +313,11 @@ def log_ratios(
 
 
 def ratio_config(config: SBACConfig) -> ratio.RatioConfig:
-    """The ratio's settings with its discount resolved."""
     own = config.ratio.discount
     return config.ratio.replace(discount=jnp.where(own > 0, own, config.discount))
 
 
 def ratio_batch(log_ratio: Float[Array, " batch"], batch: Batch) -> ratio.RatioBatch:
-    """The transitions in the form that the ratio's estimators read."""
     return ratio.RatioBatch(
         states=batch.observations,
         log_ratio=log_ratio,
@@ -408,10 +404,6 @@ def validate_improve(config: SBACConfig, past: Past, state: Improve, batch: Batc
     return {"objective": value, **extras}
 
 
-def actor(config: SBACConfig, past: Past, state: Improve) -> Actor:
-    return Actor("tanh-gaussian", {"policy": state.policy.model.net})
-
-
 # --- The method and its ablations -------------------------------------------------------------------------------
 
 
@@ -429,7 +421,7 @@ PHASES = (
         needs="next_action",
         conclude=choose_clone,
     ),
-    Phase("improve", init_improve, improve, actor, validate_improve, period=ratio_period),
+    Phase("improve", init_improve, improve, gaussian_actor, validate_improve, period=ratio_period),
 )
 SCALE_FREE = {
     "alpha": 1.0,

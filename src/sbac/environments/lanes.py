@@ -171,5 +171,4 @@ def acting(kind: str, arrays: Mapping[str, Floats], rng: np.random.Generator, no
 
 
 def uniform(size: int, rng: np.random.Generator) -> Act:
-    """Uniform actions."""
     return lambda observations: rng.uniform(-1.0, 1.0, (len(observations), size)).astype(np.float32)

@@ -9,7 +9,7 @@ import functools
 import importlib
 import io
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from sbac.environments.tasks import find_task, is_task
 from sbac.errors import UserError
@@ -125,7 +125,6 @@ def check_known(source: EnvSource) -> None:
 
 
 def is_known(name: str) -> bool:
-    """Whether a name is that of an environment."""
     try:
         check_known(name)
     except UserError:
@@ -151,6 +150,26 @@ def _is_known_code(entry_point: object) -> bool:
     return not isinstance(entry_point, str) or entry_point.partition(":")[0].split(".")[0] in KNOWN_PACKAGES
 
 
+class Spaces(NamedTuple):
+    """An environment's id, the sizes of its observations and actions, and the bounds of its actions."""
+
+    environment: str
+    observations: int
+    actions: int
+    action_low: Floats
+    action_high: Floats
+
+
+def spaces_of(source: EnvSource) -> Spaces:
+    """Opens an environment for a look at its spaces, and closes it."""
+    name, make = environment_of(source)
+    environment = make()
+    check_spaces(environment, name)
+    observation, action = environment.observation_space, environment.action_space
+    environment.close()
+    return Spaces(name, observation.shape[0], action.shape[0], action.low, action.high)
+
+
 def check_fits(source: EnvSource, observations: int, actions: int) -> None:
     """Refuses an environment whose observations or actions have other sizes than the data's.
 
@@ -159,12 +178,8 @@ def check_fits(source: EnvSource, observations: int, actions: int) -> None:
     if isinstance(source, str) and is_task(source):
         name, sizes = source, find_task(source).sizes
     else:
-        name, make = environment_of(source)
-        environment = make()
-        check_spaces(environment, name)
-        sizes = environment.observation_space.shape[0], environment.action_space.shape[0]
-        environment.close()
-    if sizes != (observations, actions):
+        name, *sizes = spaces_of(source)[:3]
+    if tuple(sizes) != (observations, actions):
         raise UserError(
             f"environment {name}: {sizes[0]} observations and {sizes[1]} actions; "
             f"the data have {observations} and {actions}"
@@ -175,13 +190,12 @@ def action_bounds(source: EnvSource) -> tuple[Floats, Floats]:
     """The bounds of an environment's actions. An environment without finite ones is refused."""
     import numpy as np
 
-    name, make = environment_of(source)
-    environment = make()
-    check_spaces(environment, name)
-    low, high = environment.action_space.low, environment.action_space.high
-    environment.close()
+    spaces = spaces_of(source)
+    low, high = spaces.action_low, spaces.action_high
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        raise UserError(f"environment {name}: its actions have no finite bounds; give --action-low and --action-high")
+        raise UserError(
+            f"environment {spaces.environment}: its actions have no finite bounds; give --action-low and --action-high"
+        )
     return low, high
 
 

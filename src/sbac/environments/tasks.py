@@ -60,7 +60,6 @@ class Task:
 
 
 def normalised_score(task: str | Task, returns: ArrayLike) -> NDArray[np.float64]:
-    """The normalised scores of some returns."""
     at = find_task(task) if isinstance(task, str) else task
     return at.score(np.asarray(returns, np.float64))
 
@@ -126,7 +125,6 @@ def find_task(name: str) -> Task:
 
 
 def is_task(name: str) -> bool:
-    """Whether `find_task` knows the name."""
     return name in _BY_NAME
 
 

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -13,6 +12,7 @@ from sbac.environments.lanes import BODIES, BodyLanes, Lanes
 from sbac.environments.opening import Environment, EnvSource, check_spaces, environment_of
 from sbac.environments.tasks import is_task, normalised_score
 from sbac.errors import UserError, not_negative, positive
+from sbac.runs import Episodes
 
 
 class Acts(Protocol):
@@ -21,32 +21,7 @@ class Acts(Protocol):
     def __call__(self, observations: Any, /) -> Any: ...
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """Undiscounted returns of the episodes, and normalised scores where the task has reference returns.
-
-    `discounted_returns`: their discounted returns, where a discount was given.
-    """
-
-    environment: str
-    returns: list[float]
-    lengths: list[int]
-    scores: list[float] | None
-    versions: dict[str, str]
-    discounted_returns: list[float] | None = None
-
-    @property
-    def mean(self) -> float:
-        return float(np.mean(self.returns))
-
-    @property
-    def score(self) -> float | None:
-        return None if self.scores is None else float(np.mean(self.scores))
-
-
 class Played(NamedTuple):
-    """What came of some episodes."""
-
     returns: NDArray[np.float64]
     lengths: NDArray[np.int64]
     discounted: NDArray[np.float64]
@@ -111,7 +86,7 @@ class Evaluator:
         self._environments: list[Environment] = []
         self._lanes: Lanes | None = None
 
-    def __call__(self, policy: Acts, episodes: int, seed: int, discount: float | None = None) -> Evaluation:
+    def __call__(self, policy: Acts, episodes: int, seed: int, discount: float | None = None) -> Episodes:
         """`episodes` episodes; episode k starts from the environment's seed `seed + k`.
 
         A policy with numbers that are not finite plays none: its returns are NaN.
@@ -123,7 +98,7 @@ class Evaluator:
             nothing = [math.nan] * episodes
             scores = None if self._scores(np.zeros(1)) is None else nothing
             discounted = None if discount is None else nothing
-            return Evaluation(self.name, nothing, [0] * episodes, scores, versions(), discounted)
+            return Episodes(self.name, nothing, [0] * episodes, scores, versions(), discounted)
         seeds = range(seed, seed + episodes)
         if self.name in BODIES and not callable(self._source):
             if self._lanes is None or len(self._lanes.all_lanes) != episodes:
@@ -134,7 +109,7 @@ class Evaluator:
                 self._environments.append(self._make())
             check_spaces(self._environments[0], self.name)
             played = rollout(self._environments[:episodes], policy, seeds, 1.0 if discount is None else discount)
-        return Evaluation(
+        return Episodes(
             self.name,
             played.returns.tolist(),
             played.lengths.tolist(),
@@ -160,7 +135,7 @@ def versions(packages: Iterable[str] = ("gymnasium", "mujoco")) -> dict[str, str
     return installed
 
 
-def evaluate(policy: Acts, environment: EnvSource, episodes: int = 10, seed: int = 0) -> Evaluation:
+def evaluate(policy: Acts, environment: EnvSource, episodes: int = 10, seed: int = 0) -> Episodes:
     """Runs a policy: `environment` is a task name, a Gymnasium id or a function that makes an environment."""
     if not callable(policy):
         raise UserError(

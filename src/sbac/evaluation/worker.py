@@ -13,8 +13,6 @@ from sbac.workers import Message, Progress, WorkerPool, serve
 
 
 class Pool(WorkerPool[dict[str, Any]]):
-    """Workers that play episodes."""
-
     def __init__(self, workers: int | None = None, expected: int | None = None) -> None:
         """None: one for each core, or for each of the `expected` policies if they are fewer."""
         positive("workers", workers)
@@ -28,6 +26,14 @@ class Pool(WorkerPool[dict[str, Any]]):
         return self.ask(Message(request))
 
 
+def play(evaluator: Evaluator, path: str | Path, episodes: int, seed: int) -> dict[str, Any]:
+    """The episodes of the policy in a file, as an answer has them: fields of `Episodes`."""
+    policy = Policy.load(path, diverged=True)
+    # Unchecked: a simulation that breaks down must not end the training whose policy it plays.
+    played = evaluator(policy.unchecked, episodes, seed, policy.config.get("discount"))
+    return {**dataclasses.asdict(played), "policy": policy.hash}
+
+
 class EvaluationWorker:
     """Keeps an evaluator for each environment that it was asked for."""
 
@@ -39,15 +45,13 @@ class EvaluationWorker:
         try:
             if name not in self._evaluators:
                 self._evaluators[name] = Evaluator(name)
-            policy = Policy.load(request.fields["policy"], diverged=True)
-            episodes, seed = request.fields["episodes"], request.fields["seed"]
-            # A simulation that breaks down must not end the training whose policy it plays.
-            result = self._evaluators[name](policy.unchecked, episodes, seed, policy.config.get("discount"))
+            asked = request.fields
+            answer = play(self._evaluators[name], asked["policy"], asked["episodes"], asked["seed"])
         except UserError:
             raise
         except Exception as error:  # most likely of the environment, which is the user's
             raise UserError(f"{name}: {type(error).__name__}: {error}") from error
-        return Message({**dataclasses.asdict(result), "policy": policy.hash})
+        return Message(answer)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,6 @@ class CellRecord(MeasuredRun):
 
     @property
     def final_episodes(self) -> int:
-        """How many final episodes every policy has played."""
         return min((len(row.returns) for row in self.final), default=0)
 
 
@@ -72,12 +71,10 @@ def stem(data: str, algorithm: str, key: str) -> str:
 
 
 def cell_path(results: Path, data: str, algorithm: str, key: str) -> Path:
-    """A cell's file."""
     return results / "cells" / f"{stem(data, algorithm, key)}.json"
 
 
 def run_folder(results: Path, data: str, algorithm: str, key: str) -> Path:
-    """The folder of a cell's training."""
     return results / "runs" / stem(data, algorithm, key)
 
 
@@ -90,14 +87,12 @@ def folder_of(results: Path, cell: CellRecord) -> Path:
 
 
 def write_cell(results: Path, cell: CellRecord) -> Path:
-    """Writes the cell's file and returns its path."""
     path = path_of(results, cell)
     files.write_atomic(path, cell_text(cell).encode())
     return path
 
 
 def cell_text(cell: CellRecord) -> str:
-    """The cell as its file has it."""
     parts: list[str] = []
     for name, value in {"key": cell.key, **as_json(cell)}.items():
         if name in LINE_BY_LINE and isinstance(value, list):
@@ -117,7 +112,6 @@ def _dense(value: Json) -> str:
 
 
 def read_cell(path: Path) -> CellRecord:
-    """Reads and checks a cell's file."""
     return parse_cell(files.read_json(path), str(path))
 
 
@@ -167,7 +161,6 @@ def _problems(cell: CellRecord) -> Iterable[str]:
 
 
 def read_cells(results: Path) -> list[CellRecord]:
-    """All cells of a results folder, in a fixed order."""
     return [read_cell(path) for path in cell_files(results)]
 
 
@@ -176,5 +169,4 @@ def cell_files(results: Path) -> list[Path]:
 
 
 def is_results(path: Path) -> bool:
-    """Whether a folder is a results folder."""
     return (path / "cells").is_dir()

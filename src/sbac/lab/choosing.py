@@ -83,12 +83,6 @@ def holm(p_values: Mapping[str, float], level: float = 0.05) -> dict[str, bool]:
     return {name: rejected[name] for name in p_values}
 
 
-def without_worst(scores: Sequence[Floats]) -> float:
-    """The mean over tasks but the one with the lowest mean."""
-    means = sorted(float(task.mean()) for task in scores)
-    return float(np.mean(means[1:])) if len(means) > 1 else means[0]
-
-
 def _drawn_differences(ours: Sequence[Floats], theirs: Sequence[Floats], seed: int) -> tuple[Floats, Floats]:
     """Differences of the means over tasks, of resampled seeds: with the tasks as they are, and with drawn ones."""
     by_task = np.stack(

@@ -10,19 +10,12 @@ import numpy as np
 
 from sbac.environments.opening import environment_of
 from sbac.environments.tasks import find_task
-from sbac.lab.choosing import Difference, differences, mean_tries, tries_of, without_worst
+from sbac.lab.choosing import Difference, differences, mean_tries, tries_of
 from sbac.lab.naming import data_order, method_order
 from sbac.lab.paper import paper_score
 from sbac.lab.representing import BEST, ONE, PRESET, WAYS, represent
 from sbac.results.series import Series
-from sbac.results.statistics import (
-    Floats,
-    Interval,
-    interval,
-    mean_of_tasks,
-    performance_profile,
-    probability_of_improvement,
-)
+from sbac.results.statistics import Floats, Interval, interval, mean_of_tasks
 from sbac.text import counted
 
 
@@ -40,15 +33,6 @@ class Block(NamedTuple):
     @property
     def name(self) -> str:
         return counted(len(self.datasets), f"{self.suite} task")
-
-
-class Duel(NamedTuple):
-    """Two methods on the datasets of a suite that both have: their means, and how likely the first scores more."""
-
-    datasets: list[str]
-    ours: float
-    theirs: float
-    better: Interval
 
 
 @dataclass(frozen=True)
@@ -180,55 +164,28 @@ class ScoreTable:
         """The mean over the block's datasets of the deviation between seeds, as the paper averages it."""
         return _mean([self.chosen[data, method].deviation for data in block.datasets])
 
-    def stability_means(self, block: Block) -> dict[str, list[float | None]]:
+    def stability_means(self, block: Block) -> dict[str, tuple[float | None, float | None]]:
         """Of both measures the mean over the block's datasets, if all of them have a number.
 
         Methods that learned online are among them where they did in every dataset's environment.
         """
         rows = [self.stability_row(data) for data in block.datasets]
-        found = {
-            method: [row[method].stability() for row in rows]
-            for method in self.stability_methods
-            if all(method in row for row in rows)
-        }
-        return {
-            method: [_mean([both[which].percent for both in measured]) for which in (0, 1)]
-            for method, measured in found.items()
-        }
+        means: dict[str, tuple[float | None, float | None]] = {}
+        for method in self.stability_methods:
+            if all(method in row for row in rows):
+                episodes, evaluations = zip(*(row[method].stability() for row in rows), strict=True)
+                means[method] = _mean(episodes), _mean(evaluations)
+        return means
 
     def paper_mean(self, block: Block, method: str) -> float | None:
         """The mean of what the paper printed for the block's datasets, if it did for all of them."""
         found = [paper_score(self.chosen[data, method]) for data in block.datasets]
         return _mean([None if score is None else score[0] for score in found])
 
-    def duels(self, suite: str, method: str) -> dict[str, Duel]:
-        """The method against each other one that shares a dataset of the suite with it."""
-        coverage = self._suites[suite]
-        found: dict[str, Duel] = {}
-        for other in self.methods:
-            both = coverage.get(method, frozenset()) & coverage.get(other, frozenset())
-            shared = [data for data in self.datasets if data in both]
-            if other == method or not shared:
-                continue
-            ours, theirs = ([self.chosen[data, name].scores for data in shared] for name in (method, other))
-            our_mean, their_mean = float(mean_of_tasks(ours)), float(mean_of_tasks(theirs))
-            found[other] = Duel(shared, our_mean, their_mean, probability_of_improvement(ours, theirs))
-        return found
-
     def differences(self, block: Block, method: str) -> dict[str, Difference]:
         """The method's mean over a block less that of each other one."""
         rivals = {other: self.scores(block, other) for other in block.methods if other != method}
         return differences(self.scores(block, method), rivals)
-
-    def worst_task(self, block: Block, method: str) -> tuple[str, float, float]:
-        """Where a method does worst, its score there, and its mean over the block's other datasets."""
-        means = {data: self.chosen[data, method].mean for data in block.datasets}
-        worst = min(means, key=lambda data: means[data])
-        return worst, means[worst], without_worst(self.scores(block, method))
-
-    def profiles(self, block: Block, thresholds: Floats) -> dict[str, tuple[Floats, Floats, Floats]]:
-        """For each method the share of runs above each threshold, and its bounds."""
-        return {method: performance_profile(self.scores(block, method), thresholds) for method in block.methods}
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -46,12 +46,10 @@ def shipped(name: str) -> Path:
 
 
 def ladder_hash(path: Path) -> str:
-    """sha256 of the file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def read_ladders(path: str | Path) -> list[Ladder]:
-    """The ladders of a file."""
     tensors, meta = read_safetensors(Path(path), "ladder file")
     header = json.loads(meta.get("sbac-ladders", "{}"))
     if header.get("format") != FORMAT:

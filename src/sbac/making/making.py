@@ -123,7 +123,6 @@ def parts_of(name: str, size: int | None, seed: int) -> list[TierData]:
 
 
 def identity(name: str, size: int | None, seed: int) -> Identity:
-    """The identity of the dataset that would be made."""
     ladder, tier = parse(name)
     total = sum(part.size for part in parts_of(name, size, seed))
     return Identity(ladder_hash(shipped(ladder)), tier, total, seed, version("mujoco"))
@@ -211,5 +210,4 @@ def write(path: Path, name: str, identity: Identity, columns: Arrays) -> None:
 
 
 def is_made(path: Path, identity: Identity) -> bool:
-    """Whether the file exists and has this identity."""
     return path.is_file() and made_identity(path) == identity

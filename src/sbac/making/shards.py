@@ -75,7 +75,6 @@ def by_lane(taken: Sequence[tuple[Indices, Steps]]) -> Arrays:
 
 
 def make_shard(shard: Shard, tick: Callable[[int], None] = lambda done: None) -> Arrays:
-    """Plays a shard in this process."""
     ladder = read_ladders(shard.ladder)[0]
     rng = np.random.default_rng(shard.seed)
     lanes = open_lanes(ladder.environment, shard.lanes, shard.seed)
@@ -88,8 +87,6 @@ def make_shard(shard: Shard, tick: Callable[[int], None] = lambda done: None) ->
 
 
 class ShardPool(WorkerPool[Arrays]):
-    """Workers that play shards."""
-
     def __init__(self, workers: int, tick: Callable[[int], object] = lambda done: None) -> None:
         """`tick` is called every now and then with the number of steps that all workers have played."""
         super().__init__("sbac.making.shards", workers, read=lambda answer: answer.arrays)
@@ -97,7 +94,6 @@ class ShardPool(WorkerPool[Arrays]):
         self._done: list[int] = []
 
     def submit(self, shard: Shard) -> "Future[Arrays]":
-        """Asks for a shard."""
         number = len(self._done)
         self._done.append(0)
 
@@ -110,7 +106,6 @@ class ShardPool(WorkerPool[Arrays]):
 
 
 def answer_shard(request: Message, progress: Progress) -> Message:
-    """Plays a shard in a worker."""
     shard = Shard(**request.fields)
     columns = make_shard(shard, progress)
     progress(shard.steps)

@@ -4,6 +4,7 @@ from sbac.nn.behaviour import Behaviour as Behaviour
 from sbac.nn.behaviour import BehaviourKind as BehaviourKind
 from sbac.nn.critic import Critic as Critic
 from sbac.nn.gaussian import ACTION_EPSILON as ACTION_EPSILON
+from sbac.nn.gaussian import ActionDensity as ActionDensity
 from sbac.nn.gaussian import DeterministicPolicy as DeterministicPolicy
 from sbac.nn.gaussian import Gaussian as Gaussian
 from sbac.nn.gaussian import GaussianPolicy as GaussianPolicy

@@ -1,8 +1,7 @@
 """Models of the behaviour policy mu(a|s), from one tanh-Gaussian to a mixture.
 
-All are densities over pre-tanh actions u with the conventions of `sbac.nn.gaussian`, and all have the methods of
-`ActionDensity`: `log_density(u)`, `log_prob(actions)`, `log_prob_pre_tanh(u)`, `sample(key, shape)`, `mode()`. Only
-the Gaussian's samples can be differentiated through its parameters; the others serve as clones of data.
+Every one is an `ActionDensity` with the conventions of `sbac.nn.gaussian`. Only the Gaussian's samples can be
+differentiated through its parameters; the others serve as clones of data.
 """
 
 import math
@@ -14,39 +13,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from sbac.nn.gaussian import GaussianPolicy, bounded_log_std, log_tanh_slope, pre_tanh
+from sbac.nn.gaussian import ActionDensity, GaussianPolicy, bounded_log_std
 from sbac.nn.mlp import MLP
 
 COMPONENTS = 5
-
-
-@runtime_checkable
-class ActionDensity(Protocol):
-    """mu(.|s) for a batch of states."""
-
-    def log_density(self, u: Float[Array, "*batch act"]) -> Float[Array, "*batch"]:
-        """log density of u, before the tanh: use it for ratios, where the tanh term cancels."""
-        ...
-
-    def log_prob(self, actions: Float[Array, "*batch act"]) -> Float[Array, "*batch"]:
-        """log density of the (clipped) action itself."""
-        ...
-
-    def log_prob_pre_tanh(self, u: Float[Array, "*batch act"]) -> Float[Array, "*batch"]:
-        """log density of a = tanh(u), for u that is known and need not be inverted."""
-        ...
-
-    def sample_pre_tanh(self, key: PRNGKeyArray, shape: Sequence[int] = ()) -> Float[Array, "..."]:
-        """u; `shape` adds leading axes."""
-        ...
-
-    def sample(self, key: PRNGKeyArray, shape: Sequence[int] = ()) -> Float[Array, "..."]:
-        """a = tanh(u)."""
-        ...
-
-    def mode(self) -> Float[Array, "*batch act"]:
-        """A most likely action."""
-        ...
 
 
 @runtime_checkable
@@ -54,25 +24,6 @@ class Behaviour(Protocol):
     """A trainable mu: a pytree of arrays, called with observations."""
 
     def __call__(self, observations: Float[Array, "*batch obs"]) -> ActionDensity: ...
-
-
-class _Squashed:
-    """The tanh around a density of u."""
-
-    def log_density(self, u: Float[Array, "*batch act"]) -> Float[Array, "*batch"]:
-        raise NotImplementedError
-
-    def sample_pre_tanh(self, key: PRNGKeyArray, shape: Sequence[int] = ()) -> Float[Array, "..."]:
-        raise NotImplementedError
-
-    def log_prob(self, actions: Float[Array, "*batch act"]) -> Float[Array, "*batch"]:
-        return self.log_prob_pre_tanh(pre_tanh(actions))
-
-    def log_prob_pre_tanh(self, u: Float[Array, "*batch act"]) -> Float[Array, "*batch"]:
-        return self.log_density(u) - log_tanh_slope(u).sum(-1)
-
-    def sample(self, key: PRNGKeyArray, shape: Sequence[int] = ()) -> Float[Array, "..."]:
-        return jnp.tanh(self.sample_pre_tanh(key, shape))
 
 
 def log_normal(u: Float[Array, "..."], mean: Float[Array, "..."], log_std: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -83,7 +34,7 @@ def log_normal(u: Float[Array, "..."], mean: Float[Array, "..."], log_std: Float
 # --- Mixtures ----------------------------------------------------------------------------------------------------
 
 
-class Mixture(eqx.Module, _Squashed):
+class Mixture(ActionDensity):
     """A mixture of diagonal Gaussians: the dimensions of an action come from one component."""
 
     logits: Float[Array, "*batch parts"]
@@ -127,7 +78,7 @@ class MixturePolicy(eqx.Module):
         return Mixture(logits, mean.reshape(shape), bounded_log_std(raw).reshape(shape))
 
 
-class MixturePerDim(eqx.Module, _Squashed):
+class MixturePerDim(ActionDensity):
     """A mixture for every dimension of the action by itself, independent of the others (Fisher-BRC)."""
 
     parts: Mixture  # one action dimension each: (*batch, act, parts, 1)
@@ -172,5 +123,4 @@ MODELS: dict[str, Create] = {
 
 
 def create(kind: str, key: PRNGKeyArray, observations: int, hidden: Sequence[int], actions: int) -> Behaviour:
-    """A behaviour model of that kind, untrained."""
     return MODELS[kind](key, observations, hidden, actions)

@@ -1,6 +1,7 @@
 """Q-functions: an ensemble of MLPs over (s, a), one leading axis for the members."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -22,26 +23,13 @@ class Critic(eqx.Module):
         observations: int,
         actions: int,
         hidden: Sequence[int],
-        *,
         members: int = 2,
-        normalise: bool = False,
-        learned_norm: bool = False,
-        last_scale: float = 1.0,
-        hidden_bias: float = 0.0,
+        **options: Any,
     ) -> "Critic":
-        """The last four are those of `MLP.create`."""
+        """`options` are those of `MLP.create`."""
 
         def one(k: PRNGKeyArray) -> MLP:
-            return MLP.create(
-                k,
-                observations + actions,
-                hidden,
-                1,
-                normalise=normalise,
-                learned_norm=learned_norm,
-                last_scale=last_scale,
-                hidden_bias=hidden_bias,
-            )
+            return MLP.create(k, observations + actions, hidden, 1, **options)
 
         return cls(jax.vmap(one)(jax.random.split(key, members)))
 

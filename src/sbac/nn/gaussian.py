@@ -7,8 +7,9 @@ Numerical choices, made once for the whole project:
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -37,16 +38,20 @@ def bounded_log_std(raw: Float[Array, "*batch act"]) -> Float[Array, "*batch act
     return LOG_STD_MIN + 0.5 * (LOG_STD_MAX - LOG_STD_MIN) * (jnp.tanh(raw) + 1.0)
 
 
-class Gaussian(NamedTuple):
-    """A diagonal Gaussian over pre-tanh actions; every density below is that of a = tanh(u)."""
+class ActionDensity(eqx.Module):
+    """A density over pre-tanh actions u, for a batch of states, and that of a = tanh(u) which follows from it."""
 
-    mean: Float[Array, "*batch act"]
-    log_std: Float[Array, "*batch act"]
-
+    @abstractmethod
     def log_density(self, u: Float[Array, "*batch act"]) -> Float[Array, "*batch"]:
-        """log N(u), before the tanh: use it for ratios, where the tanh term cancels."""
-        z = (u - self.mean) * jnp.exp(-self.log_std)
-        return -(0.5 * z**2 + self.log_std + 0.5 * math.log(2 * math.pi)).sum(-1)
+        """log density of u, before the tanh: use it for ratios, where the tanh term cancels."""
+
+    @abstractmethod
+    def sample_pre_tanh(self, key: PRNGKeyArray, shape: Sequence[int] = ()) -> Float[Array, "..."]:
+        """u; `shape` adds leading axes."""
+
+    @abstractmethod
+    def mode(self) -> Float[Array, "*batch act"]:
+        """A most likely action: the single one where one is needed."""
 
     def log_prob(self, actions: Float[Array, "*batch act"]) -> Float[Array, "*batch"]:
         """log density of the (clipped) action itself."""
@@ -56,17 +61,26 @@ class Gaussian(NamedTuple):
         """log density of a = tanh(u), for u that is known and need not be inverted."""
         return self.log_density(u) - log_tanh_slope(u).sum(-1)
 
+    def sample(self, key: PRNGKeyArray, shape: Sequence[int] = ()) -> Float[Array, "..."]:
+        """a = tanh(u)."""
+        return jnp.tanh(self.sample_pre_tanh(key, shape))
+
+
+class Gaussian(ActionDensity):
+    """A diagonal Gaussian. Its samples can be differentiated through its parameters."""
+
+    mean: Float[Array, "*batch act"]
+    log_std: Float[Array, "*batch act"]
+
+    def log_density(self, u: Float[Array, "*batch act"]) -> Float[Array, "*batch"]:
+        z = (u - self.mean) * jnp.exp(-self.log_std)
+        return -(0.5 * z**2 + self.log_std + 0.5 * math.log(2 * math.pi)).sum(-1)
+
     def sample_pre_tanh(self, key: PRNGKeyArray, shape: Sequence[int] = ()) -> Float[Array, "..."]:
-        """Reparametrised u; `shape` adds leading axes."""
         noise = jax.random.normal(key, (*shape, *self.mean.shape))
         return self.mean + jnp.exp(self.log_std) * noise
 
-    def sample(self, key: PRNGKeyArray, shape: Sequence[int] = ()) -> Float[Array, "..."]:
-        """Reparametrised a = tanh(u)."""
-        return jnp.tanh(self.sample_pre_tanh(key, shape))
-
     def mode(self) -> Float[Array, "*batch act"]:
-        """tanh of the mean: the policy's single action where one is needed."""
         return jnp.tanh(self.mean)
 
 
@@ -94,16 +108,10 @@ class DeterministicPolicy(eqx.Module):
 
     @classmethod
     def create(
-        cls,
-        key: PRNGKeyArray,
-        observations: int,
-        hidden: Sequence[int],
-        actions: int,
-        *,
-        last_scale: float = 1.0,
-        hidden_bias: float = 0.0,
+        cls, key: PRNGKeyArray, observations: int, hidden: Sequence[int], actions: int, **options: Any
     ) -> "DeterministicPolicy":
-        return cls(MLP.create(key, observations, hidden, actions, last_scale=last_scale, hidden_bias=hidden_bias))
+        """`options` are those of `MLP.create`."""
+        return cls(MLP.create(key, observations, hidden, actions, **options))
 
     def __call__(self, observations: Float[Array, "*batch obs"]) -> Float[Array, "*batch act"]:
         return jnp.tanh(self.net(observations))

@@ -1,7 +1,7 @@
 """A module with its Adam state: the learning rate is an argument, so that it can differ between runs."""
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import equinox as eqx
 import jax
@@ -15,7 +15,7 @@ Model = TypeVar("Model")
 New = TypeVar("New")
 Extras = TypeVar("Extras")
 Metrics = dict[str, Float[Array, ""]]
-_adam = optax.scale_by_adam()
+_adam: Any = optax.scale_by_adam()
 
 
 class Trained(eqx.Module, Generic[Model]):
@@ -27,15 +27,13 @@ class Trained(eqx.Module, Generic[Model]):
     @staticmethod
     def create(model: New) -> "Trained[New]":
         """The model as it stands, with moments of zero."""
-        return Trained(model, first_moments(model))
+        return Trained(model, _adam.init(model))
 
     def step(self, gradients: Model, learning_rate: float | Float[Array, ""]) -> "Trained[Model]":
-        """One Adam step down the gradients."""
-
         def moved(parameter: Array, update: Array) -> Array:
             return parameter - learning_rate * update
 
-        updates, moments = adam(gradients, self.moments)
+        updates, moments = _adam.update(gradients, self.moments)
         return Trained(jax.tree.map(moved, self.model, updates), moments)
 
     def minimise(
@@ -44,16 +42,6 @@ class Trained(eqx.Module, Generic[Model]):
         """One step down `loss(model) -> (value, extras)`; returns the extras."""
         gradients, extras = gradient_and_extras(loss, self.model)
         return self.step(gradients, learning_rate), extras
-
-
-def first_moments(model: Tree) -> Tree:
-    """Adam's moments before the first step."""
-    return _adam.init(model)
-
-
-def adam(gradients: Tree, moments: Tree) -> tuple[Tree, Tree]:
-    """Adam's update for a learning rate of 1, and the new moments."""
-    return _adam.update(gradients, moments)
 
 
 def half_cosine(step: Int[Array, ""], steps: int) -> Float[Array, ""]:

@@ -5,7 +5,7 @@ so that it bounds the log-likelihood of an action from below and the KL from a p
 """
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, TypeVar
 
 import equinox as eqx
 import jax
@@ -27,19 +27,9 @@ def kl_divergence(p: Gaussian, q: Gaussian) -> Float[Array, "*batch"]:
     return (0.5 * (spread - 1.0) + q.log_std - p.log_std).sum(-1)
 
 
-class Codes(NamedTuple):
-    """The encoder's Gaussian over codes z; the prior is the standard normal."""
-
-    mean: Float[Array, "*batch code"]
-    log_std: Float[Array, "*batch code"]
-
-    def sample(self, key: PRNGKeyArray, shape: Sequence[int] = ()) -> Float[Array, "..."]:
-        """Reparametrised codes; `shape` adds leading axes."""
-        return self.mean + jnp.exp(self.log_std) * jax.random.normal(key, (*shape, *self.mean.shape))
-
-    def divergence(self) -> Float[Array, "*batch code"]:
-        """KL from the prior, per dimension of the code."""
-        return 0.5 * (self.mean**2 + jnp.exp(2.0 * self.log_std) - 1.0) - self.log_std
+def divergence_from_prior(codes: Gaussian) -> Float[Array, "*batch code"]:
+    """KL of the encoder's Gaussian over codes z from the standard normal, per dimension of the code."""
+    return 0.5 * (codes.mean**2 + jnp.exp(2.0 * codes.log_std) - 1.0) - codes.log_std
 
 
 def prior_codes(key: PRNGKeyArray, shape: Sequence[int]) -> Float[Array, "..."]:
@@ -70,9 +60,10 @@ class VAE(eqx.Module):
     def code_size(self) -> int:
         return self.encoder.biases[-1].shape[-1] // 2
 
-    def encode(self, observations: Float[Array, "*batch obs"], actions: Float[Array, "*batch act"]) -> Codes:
+    def encode(self, observations: Float[Array, "*batch obs"], actions: Float[Array, "*batch act"]) -> Gaussian:
+        """The Gaussian over codes z."""
         mean, log_std = jnp.split(self.encoder(observations, actions), 2, axis=-1)
-        return Codes(mean, jnp.clip(log_std, CODE_LOG_STD_MIN, CODE_LOG_STD_MAX))
+        return Gaussian(mean, jnp.clip(log_std, CODE_LOG_STD_MIN, CODE_LOG_STD_MAX))
 
     def with_prior_codes(
         self, observations: Float[Array, "batch obs"], key: PRNGKeyArray, count: int
@@ -104,8 +95,8 @@ class ActionVAE(VAE):
     ) -> Float[Array, ""]:
         """Reconstruction error plus half the KL from the prior, both averaged over their dimensions."""
         codes = self.encode(observations, actions)
-        reconstructed = jnp.tanh(self.decode(observations, codes.sample(key)))
-        return ((reconstructed - actions) ** 2).mean() + 0.5 * codes.divergence().mean()
+        reconstructed = jnp.tanh(self.decode(observations, codes.sample_pre_tanh(key)))
+        return ((reconstructed - actions) ** 2).mean() + 0.5 * divergence_from_prior(codes).mean()
 
 
 class GaussianVAE(VAE):
@@ -136,8 +127,8 @@ class GaussianVAE(VAE):
     ) -> Float[Array, " batch"]:
         """An upper bound of -log density of the actions tanh(u)."""
         codes = self.encode(observations, u)
-        likelihood = self.decode(observations, codes.sample(key)).log_density(u) - log_tanh_slope(u).sum(-1)
-        return codes.divergence().sum(-1) - likelihood
+        likelihood = self.decode(observations, codes.sample_pre_tanh(key)).log_density(u) - log_tanh_slope(u).sum(-1)
+        return divergence_from_prior(codes).sum(-1) - likelihood
 
     def kl_upper_bound(
         self,
@@ -154,8 +145,8 @@ class GaussianVAE(VAE):
         """
         codes = self.encode(observations, u)
         repeated = jnp.broadcast_to(observations, (count, *observations.shape))
-        decoded = self.decode(repeated, codes.sample(key, (count,)))
-        return kl_divergence(policy, decoded).mean(0) + codes.divergence().sum(-1)
+        decoded = self.decode(repeated, codes.sample_pre_tanh(key, (count,)))
+        return kl_divergence(policy, decoded).mean(0) + divergence_from_prior(codes).sum(-1)
 
 
 class VAEEnsemble(eqx.Module):

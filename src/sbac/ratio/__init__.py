@@ -5,7 +5,6 @@ from sbac.ratio.base import RatioBatch as RatioBatch
 from sbac.ratio.base import RatioConfig as RatioConfig
 from sbac.ratio.base import State as State
 from sbac.ratio.base import floored as floored
-from sbac.ratio.base import log_beta as log_beta
 from sbac.ratio.estimators import DIAGNOSTICS as DIAGNOSTICS
 from sbac.ratio.estimators import diagnostics as diagnostics
 from sbac.ratio.estimators import init as init

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 
 from sbac.config import Options, config, layers, per_policy, rate, shared
 from sbac.errors import UserError
-from sbac.nn import MLP, Gaussian, Trained, pre_tanh
+from sbac.nn import MLP, Gaussian, Trained
 
 Form = Literal["exact", "theorem", "printed"]
 MEAN_RATE = 0.01
@@ -179,13 +179,3 @@ def floored(config: RatioConfig, pi: Gaussian, mu: Gaussian) -> Gaussian:
     A pi far narrower than mu gives nearly every action of the data the weight 0 and a few a huge one.
     """
     return Gaussian(pi.mean, jnp.maximum(pi.log_std, mu.log_std + jnp.log(config.std_floor)))
-
-
-def log_beta(
-    config: RatioConfig, pi: Gaussian, mu: Gaussian, actions: Float[Array, "*batch act"]
-) -> Float[Array, "*batch"]:
-    """log pi(a|s) / mu(a|s) at the data's action, pi floored. Both densities are taken before the tanh, at one
-    clipped action, where the tanh's slope cancels. The clip of `log_beta_clip` comes where it is used, so
-    that diagnostics see the ratio as it is."""
-    u = pre_tanh(actions)
-    return floored(config, pi, mu).log_density(u) - mu.log_density(u)

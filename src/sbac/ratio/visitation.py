@@ -167,7 +167,6 @@ def draw(config: FitConfig, data: RatioBatch, key: PRNGKeyArray) -> RatioBatch:
 
 @jit
 def log_w_of_rows(config: RatioConfig, model: Ratio, states: Array) -> Array:
-    """log w of many states, some at a time."""
     return in_chunks(lambda s: model.log_w(config, s), states, ROWS_AT_ONCE)
 
 
@@ -219,7 +218,6 @@ def column_of(name: str, values: npt.ArrayLike, rows: int) -> np.ndarray:
 
 
 def flags_of(name: str, values: npt.ArrayLike, rows: int) -> np.ndarray:
-    """A column of zeros and ones."""
     x = column_of(name, values, rows)
     if not np.isin(x, (0, 1)).all():
         raise UserError(f"{name}: expected 0 or 1 (or booleans), found other numbers")

@@ -43,8 +43,6 @@ class Line:
     high: Points = ()
     stairs: bool = False
     dashed: bool = False
-    dot: bool = False
-    """Whether it ends in a dot."""
     tip: str = ""
     """What is said of it beside its name."""
 
@@ -84,7 +82,7 @@ def draw_lines(ax: Axes, lines: Iterable[Line], rules: Iterable[tuple[str, float
             continue
         if line.stairs:
             x, y = np.repeat(x, 2)[1:-1], np.repeat(y, 2)
-        dot = [len(y) - 1] if line.dot or len(y) == 1 else []
+        dot = [0] if len(y) == 1 else []
         style = "--" if line.dashed else "-"
         (drawn,) = ax.plot(x, y, style, color=line.colour, marker="o", markevery=dot, markersize=3, label=line.name)
         name_series(drawn, line.name, line.tip)
@@ -107,21 +105,6 @@ def line_chart(lines: tuple[Line, ...], rules: tuple[tuple[str, float], ...], x_
         ax.xaxis.set_major_formatter(EngFormatter(sep=""))
     ax.set_xlabel(x_label, fontsize="small", loc="right")
     return svg_element(svg_text(figure))
-
-
-@lru_cache(maxsize=32)
-def large_chart(lines: tuple[Line, ...], x_label: str, y_label: str, doubling: bool = False) -> str:
-    """A chart with a legend, as the text of an SVG file. `doubling`: its axis has a tick at 1, 2, 4, ..."""
-    figure, (ax,) = new_figure(1, 1, 6.0, 3.2)
-    draw_lines(ax, lines)
-    if doubling:
-        ax.set_xscale("log", base=2)
-        ax.set_xticks([n for n in (2**power for power in range(10)) if n <= max(max(line.x) for line in lines)])
-        ax.xaxis.set_major_formatter("{x:.0f}")
-    ax.set_xlabel(x_label)
-    ax.set_ylabel(y_label)
-    ax.legend(frameon=False, fontsize="small")
-    return svg_text(figure)
 
 
 # --- Files and elements -------------------------------------------------------------------------------------------

@@ -146,7 +146,6 @@ class MeasuredRun:
 
     @property
     def is_online(self) -> bool:
-        """Whether it learned in an environment."""
         return self.data.kind == ONLINE
 
     @property
@@ -155,5 +154,4 @@ class MeasuredRun:
 
     @property
     def code_version(self) -> str | None:
-        """The package's version."""
         return self.versions.get("sbac")

@@ -14,7 +14,7 @@ import numpy as np
 from sbac.environments.tasks import find_task, is_task, normalised_score
 from sbac.records import Settings
 from sbac.results.measured import Curve, FinalRow, MeasuredRun
-from sbac.results.stability import Stability, smallest_mean, worst_episode, worst_evaluation
+from sbac.results.stability import smallest_mean, worst_episode, worst_evaluation
 from sbac.results.statistics import Floats
 from sbac.text import setting_text, steps_text
 
@@ -137,7 +137,6 @@ class Series:
 
     @property
     def deviation(self) -> float | None:
-        """The standard deviation over seeds."""
         return float(self.scores.std(ddof=1)) if len(self.trials) > 1 else None
 
     @property
@@ -160,8 +159,8 @@ class Series:
         common = [step for step in by_step[0] if all(step in seed for seed in by_step)]
         return [(step, np.array([seed[step] for seed in by_step])) for step in common]
 
-    def stability(self) -> tuple[Stability, Stability]:
-        """Worst episode of the last evaluation, and worst of the last ten evaluations."""
+    def stability(self) -> tuple[float | None, float | None]:
+        """Worst episode of the last evaluation, and worst of the last ten evaluations, in percent."""
         smallest = smallest_mean(self.task)
         means = [[returns.mean() for _, returns in trial.curve] for trial in self.trials]
         return worst_episode([t.last for t in self.trials], smallest), worst_evaluation(means, smallest)

@@ -5,7 +5,6 @@ the one used here is `percent_difference`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,15 +25,6 @@ DEFINITION = (
 )
 
 
-@dataclass(frozen=True)
-class Stability:
-    """Mean over seeds in percent, or None where no seed's mean is large enough; how many seeds counted, and of all."""
-
-    percent: float | None
-    counted: int
-    seeds: int
-
-
 def percent_difference(values: ArrayLike, smallest: float = 0.0) -> float | None:
     """100 (min - mean) / |mean|; None where |mean| is not larger than `smallest`."""
     array = np.asarray(values, np.float64)
@@ -42,12 +32,12 @@ def percent_difference(values: ArrayLike, smallest: float = 0.0) -> float | None
     return None if abs(mean) <= smallest else 100.0 * (float(array.min()) - mean) / abs(mean)
 
 
-def worst_episode(returns: Sequence[ArrayLike], smallest: float = 0.0) -> Stability:
+def worst_episode(returns: Sequence[ArrayLike], smallest: float = 0.0) -> float | None:
     """`returns`: for each seed those of the episodes of its last evaluation."""
     return _over_seeds([percent_difference(seed, smallest) for seed in returns])
 
 
-def worst_evaluation(means: Sequence[ArrayLike], smallest: float = 0.0) -> Stability:
+def worst_evaluation(means: Sequence[ArrayLike], smallest: float = 0.0) -> float | None:
     """`means`: for each seed the mean returns of its evaluations in order, of which the last ten count."""
     return _over_seeds([percent_difference(np.asarray(seed)[-LAST_EVALUATIONS:], smallest) for seed in means])
 
@@ -60,6 +50,7 @@ def smallest_mean(task: str | None) -> float:
     return SMALLEST_SHARE * (references.reference_max - references.reference_min)
 
 
-def _over_seeds(values: Sequence[float | None]) -> Stability:
+def _over_seeds(values: Sequence[float | None]) -> float | None:
+    """The mean over the seeds whose own mean is large enough; None where none is."""
     counted = [value for value in values if value is not None]
-    return Stability(float(np.mean(counted)) if counted else None, len(counted), len(values))
+    return float(np.mean(counted)) if counted else None

@@ -1,4 +1,4 @@
-"""Few runs on many tasks: interquartile means, stratified bootstrap, performance profiles, who beats whom.
+"""Few runs on many tasks: interquartile means, stratified bootstrap, who beats whom.
 
 Scores come as one array per task with the runs along its last axis. A statistic reduces such a list to numbers and
 keeps leading axes, so one call computes it for all resamples at once.
@@ -35,12 +35,6 @@ def mean_of_tasks(scores: Sequence[Floats]) -> Floats:
     return np.mean([task.mean(-1) for task in scores], axis=0)
 
 
-def fraction_above(scores: Sequence[Floats], thresholds: ArrayLike) -> Floats:
-    """The performance profile: the share of runs that score more than each threshold; every task counts the same."""
-    limits = np.asarray(thresholds, np.float64)
-    return np.mean([(task[..., None, :] > limits[:, None]).mean(-1) for task in scores], axis=0)
-
-
 def wins(ours: Floats, theirs: Floats) -> Floats:
     """The share of pairs of runs of one task in which ours scores more; a tie counts a half."""
     difference = ours[..., :, None] - theirs[..., None, :]
@@ -75,20 +69,6 @@ def interval(
         return Interval(value, None, None)
     low, high = percentiles(statistic(resample(tasks, resamples, seed)), confidence)
     return Interval(value, float(low), float(high))
-
-
-def performance_profile(
-    scores: Sequence[ArrayLike],
-    thresholds: ArrayLike,
-    *,
-    confidence: float = 0.95,
-    resamples: int = 500,
-    seed: int = 0,
-) -> tuple[Floats, Floats, Floats]:
-    """Share of runs above each threshold, with the pointwise bounds of the stratified bootstrap."""
-    tasks = _tasks(scores)
-    low, high = percentiles(fraction_above(resample(tasks, resamples, seed), thresholds), confidence)
-    return fraction_above(tasks, thresholds), low, high
 
 
 def probability_of_improvement(

@@ -17,7 +17,6 @@ from sbac.nn import Tree
 from sbac.nn.typed import leaf_names
 from sbac.policy import Policy
 from sbac.records import as_json, parse
-from sbac.runs import read_record
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -35,7 +34,6 @@ START_AGAIN = "restore the file, or remove it and its runs are trained from the 
 
 
 def state_path(folder: Path, group: int) -> Path:
-    """The file that holds the states of a run's group."""
     return folder / "checkpoint" / f"state-{group}.safetensors"
 
 
@@ -75,24 +73,6 @@ class Meta:
 
 
 @dataclass(frozen=True)
-class WarmNetworks:
-    """The last states of another run's group, and the phases that begin from them (empty: all)."""
-
-    folder: Path
-    group: int
-    phases: Sequence[str] = ()
-
-    def has(self, phase: str) -> bool:
-        return not self.phases or phase in self.phases
-
-    def read(self, phase: str, shape: Tree) -> Tree:
-        """A phase's last state; `shape` is that of the group's own runs."""
-        read_record(self.folder)
-        path = state_path(self.folder, self.group)
-        return fill_tree(shape, _of_phase(files.load_arrays(path)[0], phase), f"{path}: {phase}")
-
-
-@dataclass(frozen=True)
 class Checkpoint:
     """A group's state file when its training is taken up. Without a file the group is at its beginning."""
 
@@ -129,13 +109,11 @@ class Checkpoint:
         return files.load_arrays(self.path)[0]
 
     def arrays(self, phase: str) -> Arrays:
-        """A phase's state as it lies in the file."""
         return _of_phase(self._arrays, phase)
 
     def read(self, phase: str, shape: Tree) -> Tree:
         """A phase's state; `shape` is that of the group's own runs."""
-        with remedy(START_AGAIN):
-            return fill_tree(shape, _of_phase(self._arrays, phase), str(self.path))
+        return fill_tree(shape, self.arrays(phase), f"{self.path}: {phase}")
 
 
 def _of_phase(arrays: Arrays, phase: str) -> dict[str, np.ndarray]:
@@ -144,7 +122,6 @@ def _of_phase(arrays: Arrays, phase: str) -> dict[str, np.ndarray]:
 
 
 def tree_arrays(tree: Tree) -> dict[str, np.ndarray]:
-    """The leaves by name, on the host."""
     return dict(zip(leaf_names(tree), map(np.asarray, jax.device_get(jax.tree.leaves(tree))), strict=True))
 
 

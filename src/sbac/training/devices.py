@@ -22,7 +22,6 @@ Device = Any
 
 
 def local_devices() -> list[Device]:
-    """The devices of this machine."""
     return _jax.local_devices()
 
 
@@ -44,7 +43,6 @@ class Devices:
         return self._put(tree, _jax.sharding.PartitionSpec(AXIS))
 
     def copied(self, tree: Value) -> Value:
-        """Lays every array on all devices."""
         return self._put(tree, _jax.sharding.PartitionSpec())
 
     def each(self, function: Callable[..., Value], spread: Sequence[bool]) -> Callable[..., Value]:

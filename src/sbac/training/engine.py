@@ -115,7 +115,6 @@ class Program:
         return self._devices.spread(state)
 
     def init(self, phase: int, finals: Mapping[str, Tree]) -> Tree:
-        """The first state of every run of the phase."""
         return self._first(phase)(*self.inputs(phase, finals))
 
     def _first(self, phase: int) -> Jitted[..., Tree]:
@@ -182,7 +181,6 @@ class Program:
         return [program.as_text() for program in programs]
 
     def actors(self, phase: int, inputs: Inputs, state: Tree) -> Actor:
-        """The policies of all runs, stacked."""
         return self._actors[phase](inputs.configs, inputs.past, state)
 
     def conclude(self, phase: int, inputs: Inputs, state: Tree) -> Tree:

@@ -5,7 +5,6 @@ every earlier snapshot are written, its rows are appended to evaluations.jsonl a
 of an interrupted and resumed run equals that of an unbroken one.
 """
 
-import dataclasses
 import math
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,7 +18,7 @@ from sbac.callbacks import NO_CALLBACKS, Callback
 from sbac.environments.opening import EnvSource
 from sbac.errors import remedy
 from sbac.evaluation.rollout import Evaluator
-from sbac.evaluation.worker import Pool
+from sbac.evaluation.worker import Pool, play
 from sbac.policy import Policy
 from sbac.records import parse
 from sbac.runs import (
@@ -62,7 +61,6 @@ class Snapshot:
 
 
 def interval(watch: Watch, steps: int) -> int:
-    """Steps between the evaluations of a phase."""
     return watch.every or max(1, math.ceil(steps / EVALUATIONS))
 
 
@@ -111,7 +109,6 @@ class Evaluations:
         self._evaluator = Evaluator(environment) if callable(environment) else None
 
     def submit(self, name: str, policies: Sequence[Policy], places: Sequence[Place]) -> None:
-        """Writes the policies to disk, then asks for their evaluation."""
         folder = self._pending / name
         building = folder.with_name(name + ".tmp")
         files.remove(building)
@@ -146,18 +143,11 @@ class Evaluations:
         self._waiting.append(Snapshot(folder, places, answers))
 
     def _ask(self, policy: Path) -> Answer:
-        if self._local is None:
-            assert self._pool is not None and isinstance(self._environment, str)
-            return self._pool.submit(policy, self._environment, self._watch.episodes, self._watch.seed)
-
-        def work() -> dict[str, Any]:
-            assert self._evaluator is not None
-            loaded = Policy.load(policy, diverged=True)
-            discount = loaded.config.get("discount")
-            played = self._evaluator(loaded.unchecked, self._watch.episodes, self._watch.seed, discount)
-            return {**dataclasses.asdict(played), "policy": loaded.hash}
-
-        return self._local.submit(work)
+        episodes, seed = self._watch.episodes, self._watch.seed
+        if self._local is not None and self._evaluator is not None:
+            return self._local.submit(play, self._evaluator, policy, episodes, seed)
+        assert self._pool is not None and isinstance(self._environment, str)
+        return self._pool.submit(policy, self._environment, episodes, seed)
 
     def collect(self, wait: bool = False) -> None:
         """Writes the rows of snapshots whose answers are in; with `wait`, of all of them."""

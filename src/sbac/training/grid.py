@@ -41,7 +41,6 @@ class Member:
         return "_".join([*parts, f"seed={self.seed}"])
 
     def record(self) -> dict[str, Any]:
-        """The config as JSON, with the seed."""
         return {"seed": self.seed, **values_of(self.config)}
 
 

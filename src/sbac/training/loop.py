@@ -20,12 +20,13 @@ import numpy as np
 from sbac.algorithms.base import Actor, Metrics, Spec
 from sbac.config import static_fields
 from sbac.data.streaming import StreamedLog
+from sbac.errors import remedy
 from sbac.evaluation.worker import Pool
 from sbac.files import cache_folder
 from sbac.nn import Tree
 from sbac.progress import Progress
 from sbac.runs import Run
-from sbac.training.checkpoint import BEGINNING, Checkpoint, Position, WarmNetworks, tree_arrays
+from sbac.training.checkpoint import BEGINNING, START_AGAIN, Checkpoint, Position, tree_arrays
 from sbac.training.cost import LONG, seconds
 from sbac.training.device_data import DeviceData, halves
 from sbac.training.engine import Inputs, Program
@@ -130,7 +131,6 @@ class Training:
         return DeviceData.of(self._method, data, config)
 
     def run(self) -> None:
-        """Trains to the end and writes the policies."""
         try:
             self._run()
         finally:
@@ -143,8 +143,10 @@ class Training:
         finals: dict[str, Tree] = {}
         state: Tree = None
         if at != BEGINNING:
-            for index in range(min(at.phase + 1, len(phases))):
-                finals[phases[index].name] = self._read(index, finals, [group.checkpoint for group in self._groups])
+            stored = [group.checkpoint for group in self._groups]
+            with remedy(START_AGAIN):
+                for index in range(min(at.phase + 1, len(phases))):
+                    finals[phases[index].name] = self._read(index, finals, stored)
             if at.phase < len(phases):
                 state = finals.pop(phases[at.phase].name)
         for index in range(at.phase, len(phases)):
@@ -175,7 +177,6 @@ class Training:
             )
 
     def _last_actors(self, index: int, finals: Mapping[str, Tree]) -> Actor:
-        """The policies at the end of a phase."""
         inputs = self._program.inputs(index, finals)
         return self._program.actors(index, inputs, finals[self._method.phases[index].name])
 
@@ -246,13 +247,11 @@ class Training:
             self._writers[run.dataset].fail(run, index, done, good)
 
     def _first_state(self, index: int, finals: Mapping[str, Tree]) -> Tree:
-        phase, networks = self._method.phases[index].name, [group.warm_networks for group in self._groups]
-        warm = [entry for entry in networks if entry is not None and entry.has(phase)]
+        starts = [group.start_of(self._method.phases[index].name) for group in self._groups]
+        warm = [start for start in starts if start is not None]
         return self._read(index, finals, warm) if warm else self._program.init(index, finals)
 
-    def _read(
-        self, index: int, finals: Mapping[str, Tree], stored: Sequence[Checkpoint] | Sequence[WarmNetworks]
-    ) -> Tree:
+    def _read(self, index: int, finals: Mapping[str, Tree], stored: Sequence[Checkpoint]) -> Tree:
         """A phase's state, from what each group has on disk."""
         shape, phase = self._program.shape(index, finals), self._method.phases[index].name
         states = [

@@ -14,7 +14,7 @@ from sbac.callbacks import NO_CALLBACKS, Callback
 from sbac.errors import UserError
 from sbac.evaluation.worker import Pool
 from sbac.runs import Place, RunRecord, placed_rows, policy_file
-from sbac.training.checkpoint import Checkpoint, Position, WarmNetworks, state_path
+from sbac.training.checkpoint import BEGINNING, Checkpoint, Position, state_path
 from sbac.training.evaluations import Evaluations, evaluation_steps, snapshot_name
 from sbac.training.folder import OpenFolder, open_folder
 from sbac.training.grid import Member, groups
@@ -46,7 +46,6 @@ class OpenRun:
         raise UserError(f"{where}: phase {place.phase!r}; expected one of {self.request.algorithm}")
 
     def snapshot_of(self, place: Place, where: str) -> str:
-        """The name of the snapshot that a row of evaluations is of."""
         return snapshot_name(place.group, self.phase_number(place, where), place.phase, place.step)
 
 
@@ -74,11 +73,12 @@ class Group:
     followed: Sequence[frozenset[str]] = ()
     """For each phase, the shared fields in which the groups that take it over differ from this one."""
 
-    @property
-    def warm_networks(self) -> WarmNetworks | None:
-        """The networks that the group starts from, where it starts from another run's."""
+    def start_of(self, phase: str) -> Checkpoint | None:
+        """Where a phase that begins with another run's networks finds them."""
         start = self.open_run.request.warm_start
-        return None if start is None else WarmNetworks(Path(start.run), self.number, start.phases or ())
+        if start is None or (start.phases and phase not in start.phases):
+            return None
+        return Checkpoint(state_path(Path(start.run), self.number), BEGINNING)
 
     @property
     def is_done(self) -> bool:
@@ -153,6 +153,5 @@ def reached_snapshots(all_groups: Sequence[Group]) -> set[str]:
 
 
 def written_snapshots(open_run: OpenRun) -> Counter[str]:
-    """How many rows of each snapshot are in evaluations.jsonl."""
     rows = placed_rows(open_run.folder / "evaluations.jsonl", open_run.request.record)
     return Counter(open_run.snapshot_of(place, where) for place, _, where in rows)

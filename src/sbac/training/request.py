@@ -27,8 +27,6 @@ PACKAGES = ("sbac", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "
 
 @dataclass(frozen=True)
 class Grid:
-    """Which policies are to be trained."""
-
     seeds: int | Sequence[int] = 1
     """How many seeds, or which ones."""
     preset: str = "quick"
@@ -108,8 +106,6 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OfflineRequest(Request):
-    """A training from a log."""
-
     data: Source | StreamedLog
     """A Dataset, anything that `sbac.load` takes, or a log that is streamed."""
     columns: ColumnMap | None = None
@@ -189,7 +185,6 @@ def paths_of(data: Dataset | StreamedLog) -> list[str] | None:
 
 
 def data_record(data: Dataset | StreamedLog) -> DataRecord:
-    """Which data a run learns from."""
     if isinstance(data, StreamedLog):
         survey, ring = data.survey, Streaming(data.ring_rows, data.reuse)
         return DataRecord(data.name, data.kind, data.task, len(data), len(survey.returns), survey.hash, ring)

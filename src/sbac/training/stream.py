@@ -66,7 +66,6 @@ class Stream:
 
     @property
     def holds_all(self) -> bool:
-        """Whether the whole log lies on the device."""
         return self._slots == self._blocks
 
     def cuts(self, start: int, stop: int, block: int) -> Iterator[tuple[int, int]]:
@@ -137,7 +136,6 @@ class Stream:
         return on_device(rows), ranks(data)[:-1]
 
     def close(self) -> None:
-        """Ends the threads that read ahead."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None

@@ -63,7 +63,6 @@ class Scaling(NamedTuple):
         return (rewards - self.reward_shift) * self.reward_scale
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays that a policy needs."""
         names = ("observation_mean", "observation_std", "action_low", "action_high")
         return {f"scale/{n}": np.asarray(getattr(self, n), np.float32) for n in names}
 
@@ -94,7 +93,6 @@ class Table(NamedTuple):
     places: Extent
 
     def place(self, dataset: int | Array) -> Extent:
-        """The place of one dataset."""
         return take(self.places, dataset)
 
     def require(self, needs: Needs, name: str) -> None:

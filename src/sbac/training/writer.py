@@ -35,7 +35,6 @@ class Slot:
         return slice(numbers[0], numbers[-1] + 1)
 
     def members(self, phase: int) -> list[Member]:
-        """The group's distinct runs in a phase."""
         return self.program.members(phase)[self.rows(phase)]
 
 
@@ -60,7 +59,6 @@ class Writer:
             self._group.evaluations.collect()
 
     def snapshot(self, phase: int, step: int, actors: Actor) -> None:
-        """Has the policies of this moment evaluated."""
         if self._group.evaluations is not None:
             name = snapshot_name(self._group.number, phase, self.phases[phase].name, step)
             self._group.evaluations.submit(name, self._policies(phase, actors), self._places(phase, step))
@@ -158,7 +156,6 @@ def actor_arrays(actors: Actor, row: int) -> dict[str, Floats]:
 
 
 def policy_config(run: Member, algorithm: str, task: str | None) -> dict[str, object]:
-    """What a policy's file says of the run that it comes from."""
     return {"algorithm": algorithm, "task": task, "label": run.label, "grid": list(run.grid), **run.record()}
 
 

@@ -35,12 +35,3 @@ def test_stability_of_many_tasks_is_no_wider_than_that_of_a_row(tmp_path: Path) 
         assert words.count("worst episode") == words.count("worst of the last evaluations") == 1
         assert words.index(f"mean of {count}") < words.index("HC-m")
     assert widths[0] == widths[1]
-
-
-def test_scores_by_tries_have_a_line_for_each_method_that_was_run_more_than_once(tmp_path: Path) -> None:
-    records = [record(f"{body}-medium-made", "sbac", {0.5: 40.0, 2.0: 50.0}) for body in BODIES]
-    records += [record(f"{body}-medium-made", "bc", {1.0: 50.0}) for body in BODIES]
-    written = dict(write_figures(records, tmp_path))
-    words = texts(tmp_path / "tries-1.svg")
-    assert words.count("sbac") == words.count("bc") == 1 and "policies tried in the environment" in words
-    assert "number of policies tried" in written["tries-1.svg"]

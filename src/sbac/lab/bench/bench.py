@@ -45,8 +45,6 @@ def group_name(group: CellGroup) -> str:
 
 
 class Executor(Interface):
-    """Trains cells."""
-
     def at_once(self, mates: int) -> int:
         """How many of so many cells that could share a program had best do so."""
         ...

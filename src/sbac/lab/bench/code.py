@@ -10,6 +10,9 @@ import hashlib
 from importlib.util import find_spec
 from pathlib import Path
 
+from sbac import __version__
+from sbac.algorithms import find, module_of
+
 FOLLOWED = ("sbac.algorithms.", "sbac.config", "sbac.nn", "sbac.ratio")
 ENGINE = ("sbac.training.engine", "sbac.training.table")
 ONLINE_ENGINE = ("sbac.training.online.learner", "sbac.training.online.train")
@@ -17,8 +20,6 @@ ONLINE_ENGINE = ("sbac.training.online.learner", "sbac.training.online.train")
 
 def code_version(algorithm: str) -> dict[str, str]:
     """The package's version and the hash of the files behind a method."""
-    from sbac import __version__
-
     digest = hashlib.sha256()
     for module, path in sorted(sources(algorithm).items()):
         digest.update(f"{module}\n".encode())
@@ -28,8 +29,6 @@ def code_version(algorithm: str) -> dict[str, str]:
 
 def sources(algorithm: str) -> dict[str, Path]:
     """The modules behind a method, with their files."""
-    from sbac.algorithms import find, module_of
-
     files: dict[str, Path] = {}
     engine = ONLINE_ENGINE if find(algorithm).online else ENGINE
     waiting = [module_of(algorithm), *engine]
@@ -55,7 +54,6 @@ def _imports(path: Path) -> set[str]:
 
 
 def _file(module: str) -> Path | None:
-    """Its file, if there is such a module."""
     try:
         spec = find_spec(module)
     except ModuleNotFoundError:  # a class or a function of a module

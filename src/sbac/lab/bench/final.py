@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from sbac.environments.opening import may_open
 from sbac.errors import UserError
-from sbac.evaluation.evaluate_run import PolicyEpisodes
+from sbac.evaluation.evaluate_run import ask_for, evaluate_policies
 from sbac.evaluation.worker import Pool
 from sbac.lab.cells import CellRecord, FinalRow, folder_of, path_of, write_cell
 from sbac.lab.protocol import Protocol
@@ -20,7 +21,6 @@ def say_at_once(line: str) -> None:
 
 
 def is_final(cell: CellRecord, protocol: Protocol) -> bool:
-    """Whether every policy has played its final episodes."""
     return len(cell.final) == len(cell.runs) and cell.final_episodes >= protocol.final_episodes
 
 
@@ -31,22 +31,20 @@ def finish(
 
     `environment`: the one that was asked for. Any other is opened only if it is known, whatever the cell says.
     """
-    from sbac.environments.opening import may_open
-    from sbac.evaluation.evaluate_run import ask_for, evaluate_policies
-
     folder = folder_of(results, cell)
     if cell.environment is not None and cell.environment != environment and not may_open(cell.environment):
         raise UserError(ask_for(path_of(results, cell), cell.environment))
-    played = evaluate_policies(folder, cell.environment, protocol.final_episodes, protocol.final_seed, pool)
+    rows = evaluate_policies(folder, cell.environment, protocol.final_episodes, protocol.final_seed, pool)
     final = [
         FinalRow(
             row.seed,
             {name: row.setting[name] for name in cell.grid if name in row.setting},
             significant(row.episodes.returns, 6) if row.failed is None else [None] * protocol.final_episodes,
             row.episodes.lengths,
-            _discounted(row),
+            None if row.failed is not None or played is None else [*significant(played, 6)],
         )
-        for row in played  # the last policy counts, and a run that failed has none
+        for row in rows  # the last policy counts, and a run that failed has none
+        for played in [row.episodes.discounted_returns]
     ]
     if len(final) != len(cell.runs):
         raise UserError(f"{folder}: {len(final)} policies; expected {len(cell.runs)}")
@@ -55,8 +53,3 @@ def finish(
     finished = replace(cell, protocol=watched, final=final)
     write_cell(results, finished)
     return finished
-
-
-def _discounted(row: PolicyEpisodes) -> list[float | None] | None:
-    found = row.episodes.discounted_returns
-    return None if found is None or row.failed is not None else [*significant(found, 6)]

@@ -4,17 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from sbac.data import Dataset, load
+from sbac.data.locating import locate
 from sbac.errors import UserError
 from sbac.lab.bench.code import code_version
 from sbac.lab.bench.plan import Cell
 from sbac.lab.cells import CellRecord, cell_path, read_cell, run_folder
 from sbac.lab.protocol import Protocol
-
-if TYPE_CHECKING:
-    from sbac.data import Dataset
-    from sbac.training.grid import Member
+from sbac.making.making import made_identity
+from sbac.training.grid import Member
 
 
 @dataclass(frozen=True)
@@ -38,11 +37,10 @@ class PlacedCell:
 
     @property
     def folder(self) -> Path:
-        """Of its training."""
         return run_folder(self.results, self.data, self.cell.algorithm, self.key)
 
     @property
-    def runs(self) -> "list[Member]":
+    def runs(self) -> list[Member]:
         return self.cell.runs(self.task)
 
     @property
@@ -51,15 +49,11 @@ class PlacedCell:
         return self.runs[0].config.steps
 
 
-def load_with_identity(name: str) -> "tuple[Dataset, str]":
+def load_with_identity(name: str) -> tuple[Dataset, str]:
     """The data of a name, and what tells it from other data.
 
     That is the hash of its transitions; of made data, whose bits may differ between processors, what it was made from.
     """
-    from sbac.data import load
-    from sbac.data.locating import locate
-    from sbac.making.making import made_identity
-
     data = load(name)
     made = made_identity(locate(name).path) if data.kind == "made" else None
     return data, data.hash if made is None else str(made)
@@ -67,11 +61,9 @@ def load_with_identity(name: str) -> "tuple[Dataset, str]":
 
 @dataclass(frozen=True)
 class CellFinder:
-    """Finds the cells of a bench in its results folder."""
-
     results: Path
     protocol: Protocol
-    read: "Callable[[str], tuple[Dataset, str]]" = field(default_factory=lambda: lru_cache(1)(load_with_identity))
+    read: Callable[[str], tuple[Dataset, str]] = field(default_factory=lambda: lru_cache(1)(load_with_identity))
     """The data of a name, and its identity. Cells come task by task, so the data last read is kept."""
 
     def place(self, cell: Cell) -> PlacedCell:
@@ -83,7 +75,7 @@ class CellFinder:
         key = cell.key(task, identity, self.protocol, code_version(cell.algorithm))
         return PlacedCell(cell, name, task, sizes, identity, key, self.results)
 
-    def data(self, at: PlacedCell) -> "Dataset":
+    def data(self, at: PlacedCell) -> Dataset:
         """The data of a cell. Many cells are placed before the first is trained, so it is read again."""
         data, identity = self.read(at.cell.data)
         if identity != at.identity:
@@ -91,5 +83,4 @@ class CellFinder:
         return data
 
     def record(self, at: PlacedCell) -> CellRecord | None:
-        """The record of a cell whose training is over."""
         return read_cell(at.file) if at.file.exists() else None

@@ -4,14 +4,13 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from sbac.algorithms import REGISTRY, find
+from sbac.environments.tasks import find_task, is_task
 from sbac.errors import UserError, unknown
 from sbac.lab.protocol import Protocol
 from sbac.records import Setting, Settings
-
-if TYPE_CHECKING:
-    from sbac.training.grid import Member
+from sbac.training.grid import Member, members
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,15 +44,10 @@ class Cell:
 
     @property
     def online(self) -> bool:
-        from sbac.algorithms import find
-
         return find(self.algorithm).online
 
-    def runs(self, task: str | None) -> "list[Member]":
+    def runs(self, task: str | None) -> list[Member]:
         """The policies to be trained, with every option resolved."""
-        from sbac.algorithms import find
-        from sbac.training.grid import members
-
         steps = {} if self.length is None else {"steps": list(self.length)}
         return members(find(self.algorithm), self.preset, list(self.seeds), {**self.settings, **steps}, task)
 
@@ -87,8 +81,6 @@ def plan(
     cell for each environment of the tasks. Two methods that come to the same, as `sbac` and `sbac-no-w` do in a preset
     without w, are refused.
     """
-    from sbac.algorithms import find
-
     chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     steps = None if length is None else tuple(length)
     methods = [_method(spec, preset) for spec in algorithms]
@@ -113,8 +105,6 @@ def plan(
 
 def _check_runs(cells: Iterable[Cell]) -> None:
     """Looks at every option before anything is trained, and refuses two methods that would train the same policy."""
-    from sbac.algorithms import find
-
     trained: dict[object, Cell] = {}
     for cell in cells:
         for run in cell.runs(None):
@@ -128,8 +118,6 @@ def _check_runs(cells: Iterable[Cell]) -> None:
 
 def _online_place(task: str, environment: str | None) -> tuple[str, str]:
     """The environment that a task's online methods learn in, and the name they are evaluated under."""
-    from sbac.environments.tasks import find_task, is_task
-
     name = environment or task
     if not is_task(name) and environment is None:
         raise UserError(f"{task}: no environment is known for it to learn in; name one with --env")
@@ -138,8 +126,6 @@ def _online_place(task: str, environment: str | None) -> tuple[str, str]:
 
 def parse_grids(words: Sequence[str], no_grid: bool) -> dict[str, dict[str, Setting]]:
     """`sbac.alpha=0.2,2` as {"sbac": {"alpha": [0.2, 2]}}; with `no_grid`, methods not named have no settings."""
-    from sbac.algorithms import REGISTRY
-
     grids: dict[str, dict[str, Setting]] = {}
     for word in words:
         name, dot, rest = word.partition(".")
@@ -166,7 +152,5 @@ def _value(text: str) -> Setting:
 
 
 def _method(spec: str, preset: str) -> tuple[str, str]:
-    from sbac.algorithms import find
-
     name, _, chosen = spec.partition("@")
     return name, chosen or (preset if preset in find(name).presets else "paper")

@@ -78,7 +78,6 @@ class Nodes:
             self._stored[at.identity] = self.cluster.store(pack_dataset(bench.finder.data(at), at.identity))
 
     def _send(self, group: CellGroup, bench: Bench) -> object:
-        """Sends a task; its ticket."""
         cells, keys = [at.cell for at in group], [at.key for at in group]
         asked = Asked(cells, keys, bench.finder.protocol, bench.workers, bench.evaluate)
         return self.cluster.send(pack(asked), [self._stored[at.identity] for at in group if not at.cell.online])

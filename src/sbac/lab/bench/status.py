@@ -51,7 +51,6 @@ class Status:
         return DONE if is_final(record, self.finder.protocol) else TRAINED
 
     def view(self) -> str:
-        """The whole grid, tasks by methods."""
         tasks = list(dict.fromkeys(cell.data for cell in self.cells))
         methods = list(dict.fromkeys(cell.method for cell in self.cells))
         states = {(cell.data, cell.method): self.state(cell) for cell in self.cells}

@@ -5,9 +5,11 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+
+import jax
 
 from sbac import files
+from sbac.data import Dataset
 from sbac.errors import UserError
 from sbac.lab.bench.bench import Bench, CellGroup, Outcome
 from sbac.lab.bench.code import code_version
@@ -15,22 +17,21 @@ from sbac.lab.bench.finding import PlacedCell
 from sbac.lab.cells import CellRecord, CodeVersion, MeasuredRun, read_cell, write_cell
 from sbac.lab.protocol import Protocol
 from sbac.results.describe import describe, machine, now
-
-if TYPE_CHECKING:
-    from sbac.data import Dataset
-    from sbac.runs import Run
+from sbac.runs import Run
+from sbac.training.folder import Folder
+from sbac.training.loop import train_runs
+from sbac.training.online.request import OnlineRequest
+from sbac.training.online.train import train_in_environment
+from sbac.training.open_run import OpenRun
+from sbac.training.request import Evaluating, Grid, OfflineRequest
 
 
 @dataclass
 class ThisMachine:
-    """Trains one group of cells after the other."""
-
     _seconds: list[float] = field(init=False, default_factory=list[float])
     """Of each cell that was trained."""
 
     def at_once(self, mates: int) -> int:
-        import jax
-
         return 1 if jax.default_backend() == "cpu" else mates
 
     def train(self, groups: Sequence[CellGroup], bench: Bench) -> Generator[Outcome, None, None]:
@@ -77,12 +78,7 @@ class ThisMachine:
         return f", about {cells * sum(self._seconds) / len(self._seconds) / 60:.0f} min left"
 
 
-def _train_offline(group: CellGroup, data: "Sequence[Dataset | None]", bench: Bench) -> "list[Run]":
-    from sbac.training.folder import Folder
-    from sbac.training.loop import train_runs
-    from sbac.training.open_run import OpenRun
-    from sbac.training.request import Evaluating, Grid, OfflineRequest
-
+def _train_offline(group: CellGroup, data: Sequence[Dataset | None], bench: Bench) -> list[Run]:
     protocol = bench.finder.protocol
     with ExitStack() as stack:
         open_runs: list[OpenRun] = []
@@ -102,12 +98,7 @@ def _train_offline(group: CellGroup, data: "Sequence[Dataset | None]", bench: Be
         return train_runs(open_runs, workers=bench.workers)
 
 
-def _train_online(at: PlacedCell, bench: Bench) -> "Run":
-    from sbac.training.folder import Folder
-    from sbac.training.online.request import OnlineRequest
-    from sbac.training.online.train import train_in_environment
-    from sbac.training.request import Evaluating, Grid
-
+def _train_online(at: PlacedCell, bench: Bench) -> Run:
     cell, protocol = at.cell, bench.finder.protocol
     assert cell.environment is not None
     schedule = protocol.schedule(at.steps[-1])

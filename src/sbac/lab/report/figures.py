@@ -1,7 +1,6 @@
-"""The figures of a table of scores: SVG files for the documentation, elements for the page."""
+"""The figures of a table of scores, as SVG files."""
 
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -9,22 +8,10 @@ import numpy as np
 from sbac.lab.naming import collect, short_name
 from sbac.lab.paper import ABLATIONS
 from sbac.lab.representing import ONE
-from sbac.lab.tables import ScoreTable, expected_scores, score_tables
+from sbac.lab.tables import ScoreTable, score_tables
 from sbac.report.charts import curve_line
-from sbac.report.drawing import (
-    Line,
-    Points,
-    colour_of,
-    draw_lines,
-    large_chart,
-    name_series,
-    new_figure,
-    numbers,
-    save_svg,
-    svg_text,
-)
+from sbac.report.drawing import colour_of, draw_lines, new_figure, numbers, save_svg, svg_text
 from sbac.results.measured import MeasuredRun
-from sbac.results.series import Series
 from sbac.results.stability import DEFINITION
 
 GROUPS_IN_A_ROW = 7
@@ -36,20 +23,13 @@ Captioned = tuple[str, str]
 def write_figures(
     records: Sequence[MeasuredRun], folder: Path, developed_on: Sequence[MeasuredRun] = ()
 ) -> list[tuple[str, str]]:
-    """Scores by tries, stability, ablations and performance profiles, for each length of training.
+    """Stability and ablations, for each length of training.
 
     What it returns are the files' names and captions.
     """
     written: list[tuple[str, str]] = []
-    series = collect(records, developed_on)
-    for i, table in enumerate(t for t in score_tables(series) if t.way == ONE):
-        figures = {
-            "tries": tries_figure(series, table),
-            "stability": stability_figure(table),
-            "ablations": ablations_figure(table),
-            "profiles": profiles_figure(table),
-        }
-        for name, captioned in figures.items():
+    for i, table in enumerate(t for t in score_tables(collect(records, developed_on)) if t.way == ONE):
+        for name, captioned in (("stability", stability_figure(table)), ("ablations", ablations_figure(table))):
             if captioned is not None:
                 svg, caption = captioned
                 file = f"{name}-{i + 1}.svg"
@@ -58,48 +38,22 @@ def write_figures(
     return written
 
 
-def tries_figure(series: Sequence[Series], table: ScoreTable) -> Captioned | None:
-    """What is to be expected of so many policies tried; a dot where a method has no more of them."""
-    if not table.blocks:
-        return None
-    block = max(table.blocks, key=lambda b: b.size)
-    expected = expected_scores(series, table, block)
-    if max(map(len, expected.values())) < 2:
-        return None
-    lines = tuple(
-        Line(m, colour_of(m, table.methods), numbers(range(1, len(scores) + 1)), numbers(scores), dot=True)
-        for m, scores in expected.items()
-    )
-    svg = large_chart(lines, "policies tried in the environment", "expected score of the best", doubling=True)
-    return svg, f"Expected score by the number of policies tried, mean over the {block.name}"
-
-
 def stability_figure(table: ScoreTable) -> Captioned:
     """The paper's two bar charts, the means first, in rows that fit the width of a page."""
     methods = table.stability_methods
     groups = [(f"mean of {len(block.datasets)}", table.stability_means(block)) for block in table.blocks]
     for data in table.datasets:
-        row = table.stability_row(data)
-        groups.append((short_name(data), {m: [both.percent for both in s.stability()] for m, s in row.items()}))
-    bars = tuple((name, tuple(numbers(percents.get(m, (None, None))) for m in methods)) for name, percents in groups)
-    return _bar_charts(bars, tuple((m, colour_of(m, table.methods)) for m in methods)), DEFINITION
-
-
-@lru_cache(maxsize=16)
-def _bar_charts(groups: tuple[tuple[str, tuple[Points, ...]], ...], methods: tuple[tuple[str, str], ...]) -> str:
-    """Of each group and method both percentages; of each method its colour."""
+        groups.append((short_name(data), {m: s.stability() for m, s in table.stability_row(data).items()}))
     across = min(len(groups), GROUPS_IN_A_ROW)
     rows = [groups[start : start + across] for start in range(0, len(groups), across)]
     figure, axes = new_figure(2 * len(rows), 1, 2.0 + max(0.9, 0.06 * len(methods)) * across, 2.0)
     width = 0.8 / len(methods)
     for i, ax in enumerate(axes):
         which, at = divmod(i, len(rows))
-        for k, (method, colour) in enumerate(methods):
-            heights = [percents[k][which] for _, percents in rows[at]]
+        for k, method in enumerate(methods):
+            heights = numbers(percents.get(method, (None, None))[which] for _, percents in rows[at])
             places = np.arange(len(heights)) + (k - (len(methods) - 1) / 2) * width
-            bars = ax.bar(places, heights, width, color=colour, label=method)
-            for bar, height, (name, _) in zip(bars, heights, rows[at], strict=True):
-                name_series(bar, method, f"{name}: {height:.0f} %")
+            ax.bar(places, heights, width, color=colour_of(method, table.methods), label=method)
         ax.axhline(0, color="0.3", linewidth=0.8)
         ax.set_xticks(range(len(rows[at])), [name for name, _ in rows[at]], fontsize="small")
         ax.set_xlim(-0.5, across - 0.5)
@@ -108,7 +62,7 @@ def _bar_charts(groups: tuple[tuple[str, tuple[Points, ...]], ...], methods: tup
             ax.set_title(("worst episode", "worst of the last evaluations")[which], fontsize="medium", loc="left")
     handles = axes[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside upper left", frameon=False, fontsize="small", ncols=6)
-    return svg_text(figure)
+    return svg_text(figure), DEFINITION
 
 
 def ablations_figure(table: ScoreTable) -> Captioned | None:
@@ -128,18 +82,3 @@ def ablations_figure(table: ScoreTable) -> Captioned | None:
     axes[0].set_xlabel("gradient steps")
     caption = "SBAC and its ablations: mean over seeds, the shaded area one standard deviation between seeds"
     return svg_text(figure), caption
-
-
-def profiles_figure(table: ScoreTable) -> Captioned | None:
-    """The share of runs that score more than the value on the axis."""
-    if not table.blocks:
-        return None
-    block = max(table.blocks, key=lambda b: b.size)
-    highest = max(float(scores.max()) for method in block.methods for scores in table.scores(block, method))
-    thresholds = np.linspace(0.0, max(1.0, highest), 101)
-    lines = tuple(
-        Line(method, colour_of(method, table.methods), numbers(thresholds), numbers(share), numbers(low), numbers(high))
-        for method, (share, low, high) in table.profiles(block, thresholds).items()
-    )
-    caption = f"Performance profiles over {block.name} that every method shown here has, with 95 % bands"
-    return large_chart(lines, "score", "share of runs above it"), caption

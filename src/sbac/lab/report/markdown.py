@@ -146,8 +146,6 @@ def _overall(table: ScoreTable) -> list[str]:
             parts += _differences(table, block)
     if parts:
         parts.append("In brackets: 95 % intervals of the bootstrap that draws seeds within each dataset.")
-    for suite in dict.fromkeys(block.suite for block in table.blocks):
-        parts += _duels(table, suite)
     return parts
 
 
@@ -155,13 +153,11 @@ def _differences(table: ScoreTable, block: Block) -> list[str]:
     """How far the first method is ahead of each other one, or behind it."""
     first = block.methods[0]
     rows: list[list[str]] = []
-    for method in block.methods:
-        worst, score, others = table.worst_task(block, method)
-        rows.append([method, "", "", "", f"{worst}: {number(score)}", number(others)])
-    for row, (_, found) in zip(rows[1:], table.differences(block, first).items(), strict=True):
+    for method, found in table.differences(block, first).items():
         ahead = within(*found.tasks_fixed)
-        row[1:4] = [f"**{ahead}**" if found.holm else ahead, within(*found.tasks_drawn), f"{found.p_value:.2g}"]
-    head = ["method", f"{first} less it", "tasks drawn too", "p", "its worst task", "mean without that"]
+        bold = f"**{ahead}**" if found.holm else ahead
+        rows.append([method, bold, within(*found.tasks_drawn), f"{found.p_value:.2g}"])
+    head = ["method", f"{first} less it", "tasks drawn too", "p"]
     words = (
         f"Differences of means over the {block.name}, with 95 % intervals: seeds drawn anew within each task, and in "
         "the next column tasks drawn anew as well. Bold: zero is excluded at 5 % after Holm's correction."
@@ -193,25 +189,10 @@ def _expected(series: Sequence[Series], tables: Sequence[ScoreTable]) -> list[st
     return ["## Scores by the number of policies tried in the environment", *parts, words]
 
 
-def _duels(table: ScoreTable, suite: str) -> list[str]:
-    first = table.methods[0]
-    rows = [
-        [method, str(len(duel.datasets)), number(duel.ours), number(duel.theirs), within(*duel.better, digits=2)]
-        for method, duel in table.duels(suite, first).items()
-    ]
-    if not rows:
-        return []
-    return [
-        f"### {first} against each, on the {suite} tasks that both have",
-        markdown_table(["method", "tasks", f"mean of {first}", "of the method", f"P({first} better)"], rows),
-        f"P({first} better): how likely a run of {first} scores more than a run of the method, on one of the tasks.",
-    ]
-
-
 def _stability(table: ScoreTable) -> list[str]:
     def entry(data: str, method: str) -> str:
         found = table.stability_row(data).get(method)
-        return "" if found is None else _percents([s.percent for s in found.stability()])
+        return "" if found is None else _percents(found.stability())
 
     methods = table.stability_methods
     rows = [[data, *(entry(data, method) for method in methods)] for data in table.datasets]

@@ -1,7 +1,7 @@
 """What lies on the device while policies learn in an environment: their states and replay buffers, in one program."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,28 +14,6 @@ from sbac.nn import Tree
 from sbac.nn.typed import jit
 from sbac.policy import Floats
 from sbac.training.grid import Member, stack
-
-
-@runtime_checkable
-class Exploring(Protocol):
-    """What the config of an online method has beside what every config has."""
-
-    @property
-    def start_steps(self) -> int:
-        """Environment steps with uniform actions before the first update."""
-        ...
-
-    @property
-    def exploration(self) -> float:
-        """Deviation of the noise added to the actions."""
-        ...
-
-
-def exploring(config: Config) -> Exploring:
-    """The config of an online method."""
-    if not isinstance(config, Exploring):
-        raise TypeError(f"{type(config).__name__}: expected start_steps and exploration")
-    return config
 
 
 class Sizes(NamedTuple):
@@ -124,7 +102,6 @@ class Learner:
 def insert(
     replay: Float[Array, "runs capacity width"], fresh: Float[Array, "runs steps width"] | Floats, position: int | Array
 ) -> Float[Array, "runs capacity width"]:
-    """The replay buffers with fresh rows from this position on."""
     return jax.lax.dynamic_update_slice(replay, fresh, (0, position, 0))
 
 

@@ -5,24 +5,12 @@ from functools import cached_property
 
 import numpy as np
 
-from sbac.environments.opening import check_spaces, environment_of
+from sbac.environments.opening import Spaces, spaces_of
 from sbac.environments.tasks import is_task
 from sbac.errors import UserError, positive
-from sbac.policy import Floats
 from sbac.runs import Rounds, RunRecord
 from sbac.training.grid import Member
 from sbac.training.request import Request
-
-
-@dataclass(frozen=True)
-class Spaces:
-    """An environment's id, the sizes of its observations and actions, and the bounds of its actions."""
-
-    environment: str
-    observations: int
-    actions: int
-    action_low: Floats
-    action_high: Floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,14 +38,10 @@ class OnlineRequest(Request):
 
     @cached_property
     def spaces(self) -> Spaces:
-        name, make = environment_of(self.environment)
-        opened = make()
-        check_spaces(opened, name)
-        observation, action = opened.observation_space, opened.action_space
-        if not (np.isfinite(action.low).all() and np.isfinite(action.high).all()):
-            raise UserError(f"environment {name}: expected bounded actions, got {action}")
-        opened.close()
-        return Spaces(name, observation.shape[0], action.shape[0], action.low, action.high)
+        spaces = spaces_of(self.environment)
+        if not (np.isfinite(spaces.action_low).all() and np.isfinite(spaces.action_high).all()):
+            raise UserError(f"environment {spaces.environment}: expected actions with finite bounds")
+        return spaces
 
     @cached_property
     def record(self) -> RunRecord:

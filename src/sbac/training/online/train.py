@@ -29,7 +29,7 @@ from sbac.training.folder import Folder, open_folder, train_into
 from sbac.training.grid import Member, groups
 from sbac.training.loop import use_compilation_cache
 from sbac.training.online.collector import Collectors
-from sbac.training.online.learner import Learner, Sizes, exploring
+from sbac.training.online.learner import Learner, Sizes
 from sbac.training.online.request import OnlineRequest
 from sbac.training.request import Evaluating, Grid
 from sbac.training.table import Scaling
@@ -46,15 +46,16 @@ class RoundEnd(NamedTuple):
     metrics: dict[str, Floats]
 
     def is_finite(self, run: int) -> bool:
-        """Whether all numbers of a run are."""
         arrays = [*self.policies[run].values(), *(column[run] for column in self.metrics.values())]
         return all(bool(np.isfinite(array).all()) for array in arrays)
 
 
-def rounds(learner: Learner, collectors: Collectors, start_steps: int, total_steps: int) -> Iterator[RoundEnd]:
+def rounds(learner: Learner, collectors: Collectors, total_steps: int) -> Iterator[RoundEnd]:
     """Trains round by round. While the device works on a round, yields the moment before it."""
     runs, kind = learner.runs, learner.actor.kind
-    noise = [exploring(run.config).exploration for run in runs]
+    configs: list[Any] = [run.config for run in runs]  # of a method that learns online: with the two fields below
+    start_steps: int = configs[0].start_steps
+    noise: list[float] = [config.exploration for config in configs]
 
     def ask(moment: RoundEnd) -> None:
         collectors.start_round(kind, moment.policies if learner.step >= start_steps else None, noise)
@@ -187,7 +188,6 @@ class OnlineTraining:
         self._failed: dict[str, Policy] = {}
 
     def run(self, workers: int | None, progress: bool | None) -> None:
-        """Trains to the end."""
         request, learner, total = self._request, self._learner, self._total
         watch = request.record.evaluation
         with ExitStack() as stack:
@@ -201,7 +201,7 @@ class OnlineTraining:
             bar.begin(f"{self._phase} ({len(self._runs)} runs)" if len(self._runs) > 1 else self._phase, total)
             before = 0
             policies: list[Policy] = []
-            for moment in rounds(learner, collectors, exploring(self._runs[0].config).start_steps, total):
+            for moment in rounds(learner, collectors, total):
                 self._note_failures(moment)
                 step, arrays, metrics = moment
                 last = step >= total
