@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.small import TINY, make_log
 
 import sbac
 from sbac import files
@@ -15,21 +16,6 @@ from sbac.runs import WarmStart, read_record
 from sbac.training.folder import Folder, open_folder
 from sbac.training.online.request import OnlineRequest
 from sbac.training.request import Evaluating, Grid, OfflineRequest
-
-TINY: dict[str, Any] = {"steps": 4, "hidden": (4,), "batch_size": 8, "progress": False}
-
-
-def make_log(rows: int = 60, episode: int = 10) -> sbac.Dataset:
-    rng = np.random.default_rng(0)
-    return sbac.Dataset(
-        observations=rng.normal(size=(rows, 3)),
-        actions=rng.uniform(-2, 2, (rows, 1)),
-        rewards=rng.normal(size=rows),
-        terminals=np.zeros(rows, bool),
-        timeouts=np.arange(1, rows + 1) % episode == 0,
-        action_low=[-2.0],
-        action_high=[2.0],
-    )
 
 
 @pytest.mark.parametrize(
@@ -66,13 +52,6 @@ def test_an_online_request_that_cannot_be_trained(asked: dict[str, Any], message
     with pytest.raises(UserError, match=message):
         OnlineRequest(**wanted)
     assert not folder.path.exists()
-
-
-@pytest.mark.parametrize("name", ["episodes", "evaluate_every", "evaluation_seed"])
-def test_an_evaluation_that_cannot_be(name: str) -> None:
-    wrong: dict[str, Any] = {name: -1}
-    with pytest.raises(UserError, match=f"{name} -1: expected at least"):
-        Evaluating(**wrong)
 
 
 def test_data_that_do_not_fit_the_task_they_claim(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_mu_recovers_a_known_conditional_gaussian(tmp_path) -> None:
     ends = np.zeros(len(s), bool)
     ends[99::100] = True
     data = sbac.Dataset(observations=s, actions=a, rewards=s[:, 0], terminals=np.zeros_like(ends), timeouts=ends)
-    run = fit(data, tmp_path / "run", 4000)
+    run = fit(data, tmp_path / "run", 2500)
     policy = run.policies[0]  # pi starts as mu, and takes no step
     probe = rng.uniform(-0.9, 0.9, (500, 2)).astype(np.float32)
     want_mean = np.stack([0.8 * probe[:, 0], -0.5 * probe[:, 1] + 0.3], axis=1)
@@ -116,14 +116,14 @@ def assert_close(problem: Tabular, fitted: np.ndarray, truth: np.ndarray) -> Non
 
 def test_q_mu_of_a_random_tabular_mdp(tmp_path) -> None:
     problem = Tabular(3, ends=True)
-    fit(problem.data, tmp_path / "run", 6000, discount=0.9)
+    fit(problem.data, tmp_path / "run", 3000, discount=0.9)
     assert_close(problem, problem.fitted(tmp_path / "run"), problem.expectile_values(0.5))
 
 
 def test_expectile_values_of_a_random_tabular_mdp(tmp_path) -> None:
     """At 0.5 they are Q^mu's, at 0.9 near the best that mu shows; each is told from the other."""
     problem = Tabular(3, ends=True)
-    fit(problem.data, tmp_path / "run", 6000, discount=0.9, critic="expectile", tau=[0.5, 0.9])
+    fit(problem.data, tmp_path / "run", 3000, discount=0.9, critic="expectile", tau=[0.5, 0.9])
     mean, high = problem.expectile_values(0.5), problem.expectile_values(0.9)
     assert (high - mean).min() > tolerance(high)
     assert_close(problem, problem.fitted(tmp_path / "run", run=0), mean)
@@ -134,7 +134,7 @@ def test_the_fixed_point_of_the_penalised_bellman_equation(tmp_path) -> None:
     """pi rests at the clone, which costs nothing: with a share of 1, Q^pi is what it is without a price."""
     problem = Tabular(4, ends=False)
     options = {"critic": "pi", "critic_penalty": [0.0, 1.0], "penalty": 1.0, "policy_learning_rate": 0.0}
-    fit(problem.data, tmp_path / "run", 2000, improve=3000, discount=0.5, **options)
+    fit(problem.data, tmp_path / "run", 1000, improve=1500, discount=0.5, **options)
     free, priced = (problem.fitted(tmp_path / "run", networks="improve/following", run=i) for i in (0, 1))
     np.testing.assert_allclose(priced, free, atol=tolerance(free))
 
@@ -171,7 +171,7 @@ def test_q_mu_of_a_linear_gaussian_system(tmp_path) -> None:
     data = sbac.Dataset(
         observations=o, actions=a, rewards=np.array(rew), terminals=np.zeros(len(o), bool), timeouts=np.array(out)
     )
-    fit(data, tmp_path / "run", 6000, discount=discount)
+    fit(data, tmp_path / "run", 3000, discount=discount)
     probe = rng.integers(len(o), size=1000)
     found, want = q_values(tmp_path / "run", o[probe], a[probe]), truth(o[probe], a[probe])
     assert np.corrcoef(found, want)[0, 1] > 0.97
