@@ -243,7 +243,7 @@ def test_schedules() -> None:
         np.testing.assert_allclose(mean, 3.0, atol=0.05)
 
 
-def test_acting_takes_the_best_sample_within_one_deviation(state: brac_plus.State) -> None:
+def test_acting_takes_the_best_sample_within_one_deviation_or_the_mean(state: brac_plus.State) -> None:
     actor = brac_plus.actor(CONFIG, {}, state)
     s = np.random.default_rng(0).standard_normal((9, 3)).astype(np.float32)
     mean, std = float64.tanh_gaussian(state.policy.model, s)
@@ -255,6 +255,8 @@ def test_acting_takes_the_best_sample_within_one_deviation(state: brac_plus.Stat
     harness.assert_best(policy(s), candidates, values)
     fresh = np.arctanh(policy.sample(s, 1))
     assert (np.abs((fresh - mean) / std) < 1 + 1e-3).all()
+    alone = brac_plus.actor(dataclasses.replace(CONFIG, acting_candidates=1), {}, state)
+    np.testing.assert_allclose(harness.policy(alone, actions=2)(s), np.tanh(mean), atol=2e-5)
 
 
 def test_every_phase_leaves_a_policy(past: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ def test_the_optimum_stays_inside_all_bounds_and_earns_what_riccati_says() -> No
 
 
 def test_the_data_are_mixed_and_follow_the_dynamics() -> None:
-    data = p.dataset()
+    data: dict[str, np.ndarray] = p.dataset()
     scores = [p.percent(data["rewards"][rows].sum()[None], data["observations"][rows][:1]) for rows in p.episodes(data)]
     assert len(scores) == 300 and max(scores) < 80 and data["terminals"].sum() >= 10
     mean_action, *_ = np.linalg.lstsq(data["observations"], data["actions"], rcond=None)

@@ -22,13 +22,6 @@ from sbac.training.folder import Folder, open_folder
 from sbac.trust.choosing import DIVERGED, candidate_record
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("finished") / "run"
-    sbac.train(make_log(), "bc", out=folder, **TINY)
-    return folder
-
-
 def test_a_folder_is_written_by_one_process_at_a_time(tmp_path: Path) -> None:
     record = RunRecord(1, "bc", "quick", ["seed=0"], [{"seed": 0}], Watch(None, 1, 0, None), {})
     with open_folder(Folder(tmp_path / "run"), record), pytest.raises(UserError, match="in use"):
@@ -149,10 +142,8 @@ def test_a_finished_run_without_its_checkpoint_is_left_alone(finished: Path, tmp
 
 def test_validation_needs_rows_that_the_method_can_use() -> None:
     """One episode of the two is a single row: held out, it would tell nothing of values."""
-    whole = make_log(31, 30)
-    data = sbac.Dataset(
-        **whole.arrays() | {"timeouts": np.isin(np.arange(31), (0, 30))}, action_low=-2.0, action_high=2.0
-    )
+    columns: dict[str, Any] = make_log(31).arrays() | {"timeouts": np.isin(np.arange(31), (0, 30))}
+    data = sbac.Dataset(**columns, action_low=-2.0, action_high=2.0)
     held_out = data.split(0.05)[1]
     assert held_out is not None and len(held_out) == 1
     metrics = sbac.train(data, "td3-bc", **TINY).metrics

@@ -251,6 +251,12 @@ def test_batches_are_as_good_as_uniform_ones(tmp_path: Path) -> None:
     np.testing.assert_allclose(ours.std(0), deviation, rtol=0.1)
 
 
+def test_other_formats_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("")
+    with pytest.raises(UserError, match="cannot be streamed"):
+        sbac.stream(tmp_path / "log.csv")
+
+
 def test_a_bad_value_is_named_with_its_block(tmp_path: Path) -> None:
     table = columns()
     table["rewards"][700] = np.nan

@@ -219,12 +219,14 @@ def column(method: str, tasks: list[str]) -> np.ndarray:
     return np.array([TABLE_1[task].get(method, (NAN, None))[0] for task in tasks])
 
 
+def mean(scores: np.ndarray) -> float:
+    """Of those that are there."""
+    return float(np.mean(scores[np.isfinite(scores)])) if np.isfinite(scores).any() else NAN
+
+
 def test_printed_means_of_the_table() -> None:
     """One is wrong, two are cut off instead of rounded, and three run over fewer tasks than the rest."""
-    means = {
-        name: [np.nanmean(column(name, tasks)) for tasks in (BODIES, HANDS)] for name in PRINTED if name != "fisher-brc"
-    }
-    means["fisher-brc"] = [column("fisher-brc", BODIES).mean(), NAN]
+    means = {name: [mean(column(name, tasks)) for tasks in (BODIES, HANDS)] for name in PRINTED}
     off = {(name, i) for name, both in PRINTED.items() for i in (0, 1) if abs(means[name][i] - both[i]) > 0.0501}
     assert off == {("sbac", 0), ("fisher-brc", 0), ("brac-p", 1)}
     assert np.isclose(means["sbac"][0], 1147.1 / 15) and np.isclose(means["fisher-brc"][0], 1020.8 / 15)
