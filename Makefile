@@ -5,7 +5,7 @@ READY := .venv/.ready
 CODE := src tests benchmarks lab-notes examples docs/hooks
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-slow torture lint format docs bench bench-speed results wheel lock clean
+.PHONY: demo test test-slow torture lint types-of-package types-of-tests format docs bench bench-speed results wheel lock clean
 
 demo: $(READY)  ## learn from the embedded log, then play the truth: the promise beside what happens
 	$(BIN)/python examples/demo.py
@@ -24,9 +24,14 @@ test-slow: $(READY)  ## the slow tests
 lint: $(READY)  ## style, types of the package (strict) and of everything else (basic), direction of imports
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
-	$(BIN)/pyright
-	$(BIN)/pyright -p tests/pyrightconfig.json
+	$(MAKE) --no-print-directory -j2 types-of-package types-of-tests
 	$(BIN)/lint-imports
+
+types-of-package: $(READY)
+	$(BIN)/pyright
+
+types-of-tests: $(READY)
+	$(BIN)/pyright -p tests/pyrightconfig.json
 
 format: $(READY)
 	$(BIN)/ruff check --fix $(CODE)
@@ -43,7 +48,7 @@ build/docs/.ready: requirements-docs.lock pyproject.toml
 	touch $@
 
 torture: export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/build/xla
-torture: $(READY)  ## kills, full disks, dead workers: half an hour, and a table
+torture: $(READY)  ## kills and full disks: minutes, and a table
 	$(BIN)/python -m tests.torture
 
 bench-speed: $(READY)  ## updates per second on the device found

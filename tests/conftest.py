@@ -54,6 +54,17 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("any machine")
 
 
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run; whoever changes it makes a copy first."""
+    import sbac
+    from tests.small import TINY, make_log
+
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    sbac.train(make_log(), "bc", out=folder, **TINY)
+    return folder
+
+
 @pytest.fixture(scope="module", autouse=True)
 def compiling(request: pytest.FixtureRequest) -> Iterator[None]:
     """As much optimisation as the tests of a folder are worth."""

@@ -11,15 +11,7 @@ import pytest
 import sbac
 from sbac.errors import UserError
 from sbac.runs import RunRecord, Watch
-from tests.training.test_request import make_log
-
-
-def linear_policy() -> sbac.Policy:
-    arrays = {"policy/weights/0": np.ones((3, 1)), "policy/biases/0": np.zeros(1)}
-    scale = {"observation_mean": np.zeros(3), "observation_std": np.ones(3)}
-    scale |= {"action_low": np.full(1, -2.0), "action_high": np.full(1, 2.0)}
-    return sbac.Policy("deterministic", arrays | {f"scale/{name}": a for name, a in scale.items()}, {})
-
+from tests.small import linear_policy, make_log
 
 TRAIN: dict[str, list[Any]] = {
     "hidden": [[], (), None, "x", [[]], [0], -1, {}, [None]],

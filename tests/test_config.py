@@ -275,82 +275,32 @@ def test_methods_are_listed_in_order_with_paper_phases_and_presets(capsys: pytes
 
 # --- A new method ---------------------------------------------------------------------------------------------------
 
-HUBER = '''
-"""Behaviour cloning with a Huber loss, written as CONTRIBUTING.md says."""
-
-import equinox as eqx
-import jax.numpy as jnp
-
-from sbac.algorithms.base import ANY_PRESET, Actor, Algorithm, Phase
-from sbac.config import Config, config, layers, per_policy, rate
-from sbac.nn import DeterministicPolicy, Trained
-
-
-@config
-class HuberConfig(Config):
-    steps: tuple[int, ...] = (100_000,)
-    hidden: tuple[int, ...] = layers((256, 256))
-    learning_rate: float = rate(3e-4, "Learning rate.")
-    delta: float = per_policy(0.1, "Where the loss turns from a square into a line.", above=0)
-
-
-class State(eqx.Module):
-    policy: Trained[DeterministicPolicy]
-
-
-def init(config, spec, past, key):
-    return State(Trained.create(DeterministicPolicy.create(key, spec.observations, config.hidden, spec.actions)))
-
-
-def update(config, past, state, batch, key, step):
-    def loss(policy):
-        error = jnp.abs(policy(batch.rows.observations) - batch.rows.actions)
-        near = jnp.minimum(error, config.delta)
-        value = (near * (error - 0.5 * near)).mean()
-        return value, {"loss": value}
-
-    policy, metrics = state.policy.minimise(loss, config.learning_rate)
-    return State(policy), metrics
-
-
-def actor(config, past, state):
-    return Actor("deterministic", {"policy": state.policy.model.net})
-
-
-MY_BC = Algorithm(
-    name="my-bc",
-    config=HuberConfig,
-    phases=(Phase("clone", init, update, actor, needs="row"),),
-    source="A test",
-    presets={"quick": {"steps": (100,), "hidden": (8,), "batch_size": 16}, "paper": {}},
-    grid={ANY_PRESET: {"delta": [0.01, 0.1, 1.0]}},
-)
-'''
-
 
 def test_a_new_method_is_one_file_and_one_line_of_the_registry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """That of the examples: importing it writes the line."""
     from sbac.lab.bench.code import code_version, sources
     from sbac.lab.bench.plan import plan
     from sbac.lab.naming import method_order
 
-    (tmp_path / "my_bc.py").write_text(HUBER)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(REGISTRY, "my-bc", "my_bc:MY_BC")
+    examples = Path(__file__).parents[1] / "examples"
+    monkeypatch.syspath_prepend(examples)
+    monkeypatch.setitem(REGISTRY, "huber-bc", "custom_method:HUBER_BC")
     try:
-        (cell,) = plan(["hopper-demo"], ["my-bc"], seeds=2)
+        (cell,) = plan(["hopper-demo"], ["huber-bc"], seeds=2, grids={"huber-bc": {"delta": [0.01, 0.1, 1.0]}})
         assert cell.settings == {"delta": [0.01, 0.1, 1.0]} and len(cell.runs(None)) == 6
-        assert sources("my-bc")["my_bc"] == tmp_path / "my_bc.py" and "sbac.config" in sources("my-bc")
-        assert code_version("my-bc")["hash"] != code_version("bc")["hash"]
-        assert method_order("my-bc") > method_order("td3") and method_order("my-bc") < method_order("another")
-        assert main(["methods"]) == 0 and "\nmy-bc " in capsys.readouterr().out
-        out = str(tmp_path / "run")
-        words = ["train", "hopper-demo", "--algorithm", "my-bc", "--delta", "0.1", "1", "--no-evaluate", "--out", out]
-        assert main(words) == 0
+        code = sources("huber-bc")
+        assert code["custom_method"] == examples / "custom_method.py" and "sbac.config" in code
+        assert code_version("huber-bc")["hash"] != code_version("bc")["hash"]
+        assert method_order("td3") < method_order("huber-bc") < method_order("another")
+        assert main(["methods"]) == 0 and "\nhuber-bc " in capsys.readouterr().out
+        out, small = str(tmp_path / "run"), ["--steps", "100", "--hidden", "8", "--batch-size", "16", "--no-evaluate"]
+        words = ["train", "hopper-demo", "--algorithm", "huber-bc", "--out", out, *small, "--delta"]
+        assert main([*words, "0.1", "1"]) == 0
         run = sbac.Run.load(out)
         assert [p.config["delta"] for p in run.policies] == [0.1, 1.0] and not run.diverged
-        assert main([*words[:4], "--delta", "0", "--out", out]) == 2
+        assert main([*words, "0"]) == 2
         assert "delta 0: expected a number above 0" in capsys.readouterr().err
     finally:
-        sys.modules.pop("my_bc", None)
+        sys.modules.pop("custom_method", None)

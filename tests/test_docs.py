@@ -161,43 +161,6 @@ def test_every_lab_note_is_in_the_index() -> None:
     assert {path.name for path in NOTES.iterdir() if path.is_dir()} == set(re.findall(r"^\| \[([\w-]+)\]", index, re.M))
 
 
-def bench_commands() -> list[list[str]]:
-    """The words of every bench that made the tables, as a shell would pass them on."""
-    block = (TABLE / "README.md").read_text().split("\n## The commands\n")[1].split("\n```\n")[1]
-    listed = 'sbac() { printf "%q " "$@"; echo; }\n' + block
-    lines = subprocess.run(["bash", "-c", listed], capture_output=True, text=True, check=True).stdout.splitlines()
-    return [shlex.split(line) for line in lines]
-
-
-@pytest.mark.slow
-def test_the_benches_of_the_results(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Their data are not here; nothing else is wrong with them."""
-    monkeypatch.setenv("SBAC_DATA", str(tmp_path))
-    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    for words in bench_commands():
-        cli.main([*words, "--status", "--out", str(tmp_path / "results")])
-        wrong = capsys.readouterr().err
-        assert not wrong or "not made yet" in wrong, words
-
-
-@pytest.mark.slow
-def test_the_benches_of_the_results_make_all_of_them() -> None:
-    """Online methods stand under their environment, and are named by a task in it."""
-    named: set[tuple[str, str, int]] = set()
-    for words in bench_commands():
-        tasks = words[words.index("--tasks") + 1 : words.index("--algorithms")]
-        methods = words[words.index("--algorithms") + 1 : words.index("--seeds")]
-        steps = int(words[words.index("--steps") + 1])
-        named |= {(task, method.split("@")[0], steps) for task in tasks for method in methods}
-    cells = [cell for folder in (TABLE, TABLE / "published", TABLE / "letter") for cell in read_cells(folder)]
-    measured = {(cell.data.name, cell.algorithm, (cell.length or [0])[0]) for cell in cells}
-    online = {"Hopper-v4": "hopper-medium-made", "Walker2d-v4": "walker2d-medium-made"}
-    online |= {"HalfCheetah-v4": "halfcheetah-medium-made"}
-    assert named == {(online.get(data, data), method, steps) for data, method, steps in measured}
-
-
 def section(heading: str, page: Path) -> str:
     """The text below a heading, up to the next of its kind."""
     return page.read_text().split(f"\n{heading}\n")[1].split(f"\n{heading.split()[0]} ")[0]
@@ -243,14 +206,6 @@ def test_the_table_of_the_demonstrations() -> None:
 def printed_by(script: str, *words: str) -> str:
     command = [sys.executable, str(NOTES / script), *words]
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
-
-
-@pytest.mark.slow
-def test_the_table_of_settings_per_task() -> None:
-    said = rows_of(section("## A setting per task", TABLE / "README.md"))[2:-1]
-    printed = printed_by("table/choice_per_task.py")
-    compared = re.findall(r"(\S+) and (\S+), a difference of (\S+ \[.+?\]), tasks", printed)
-    assert [tuple(row[3:]) for row in said] == compared and len(compared) == 6
 
 
 @pytest.mark.slow

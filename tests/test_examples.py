@@ -8,24 +8,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from sbac.algorithms import REGISTRY
 from tests.exporting.policies import make_policy
+from tests.small import make_log
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 @pytest.fixture
 def small_log(tmp_path: Path) -> str:
-    """A file with 60 rows, for scripts whose data are larger."""
-    rng = np.random.default_rng(0)
-    path = tmp_path / "log.npz"
-    columns = {"observations": rng.normal(size=(60, 3)), "actions": rng.uniform(-1, 1, (60, 1))}
-    ends = {"terminals": np.zeros(60, bool), "timeouts": np.arange(60) % 20 == 19}
-    np.savez(path, rewards=rng.normal(size=60), **columns, **ends)
-    return str(path)
+    """For scripts whose data are larger."""
+    make_log(60, 20).save(tmp_path / "log.npz")
+    return str(tmp_path / "log.npz")
 
 
 def run(name: str, *words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:

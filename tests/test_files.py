@@ -142,14 +142,6 @@ def test_to_remove_a_link_leaves_what_it_leads_to(tmp_path: Path) -> None:
     assert (tmp_path / "folder").is_dir() and not (tmp_path / "link").is_symlink()
 
 
-def test_deep_nesting_is_damage(tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text("[" * 100_000 + "\n")
-    with pytest.raises(UserError, match="line 1 is damaged"):
-        read_rows(tmp_path / "rows.jsonl")
-    with pytest.raises(UserError, match="not readable as JSON"):
-        read_json(tmp_path / "rows.jsonl")
-
-
 @pytest.mark.parametrize("home", [None, "", "/proc/no-such-home"])
 def test_without_a_home_caches_are_temporary_and_it_is_said_once(
     home: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -1,4 +1,4 @@
-"""Damaged files of runs, policies and cells: one line that names the file, or nothing amiss. Never anything else.
+"""Damaged files of runs and policies: one line that names the file, or nothing amiss. Never anything else.
 
 The number of a case is its seed: `damage(file, seed)` of `mutations.py` repeats it.
 """
@@ -15,18 +15,15 @@ import sbac
 from sbac.errors import UserError
 from sbac.evaluation.evaluate_run import own_environment, policy_files
 from sbac.evaluation.worker import Pool
-from sbac.lab.cells import cell_files, cell_text, read_cell
-from sbac.lab.report.markdown import results_markdown
 from sbac.report.page import run_page
 from sbac.report.summary import outcome
 from sbac.results.describe import describe
-from tests.mutations import copied, damage, restore
-from tests.training.test_request import make_log
+from tests.mutations import copied, damage
+from tests.small import TINY, make_log
 
 LOG = make_log()
-OPTIONS: dict[str, Any] = {"steps": 4, "hidden": (4,), "batch_size": 8, "progress": False, "seeds": 2, "workers": 1}
-OPTIONS |= {"environment": "Pendulum-v1", "episodes": 2, "evaluate_every": 2, "learning_rate": [1e-3, 1e38]}
-RESULTS = Path(__file__).parents[1] / "lab-notes" / "table"
+OPTIONS: dict[str, Any] = TINY | {"seeds": 2, "workers": 1, "environment": "Pendulum-v1", "episodes": 2}
+OPTIONS |= {"evaluate_every": 2, "learning_rate": [1e-3, 1e38]}
 BATCH = 20
 """Damages of one test."""
 
@@ -87,19 +84,3 @@ def test_a_damaged_run(first: int, whole: Path, tmp_path: Path) -> None:
         if is_refused(partial(sbac.train, LOG, "bc", out=folder, resume=True, **OPTIONS), folder, case):
             assert all(path.exists() for path in kept), case  # nothing is deleted
     assert refused > 0
-
-
-@pytest.mark.parametrize("first", range(0, 3 * BATCH, BATCH))
-def test_a_damaged_cell(first: int, tmp_path: Path) -> None:
-    smallest = sorted(cell_files(RESULTS), key=lambda path: path.stat().st_size)[:4]
-    for seed in range(first, first + BATCH):
-        file = tmp_path / "cell.json"
-        restore(file, smallest[seed % len(smallest)].read_bytes())
-        case = f"seed {seed}: {damage(file, seed)}"
-        is_refused(partial(show_cell, file), file, case)
-
-
-def show_cell(file: Path) -> None:
-    cell = read_cell(file)
-    cell_text(cell)
-    results_markdown([cell])

@@ -59,23 +59,21 @@ def test_a_long_command_says_plain_lines_in_a_pipe(
     assert "improve: 500 of 1,000 steps, " in said and " steps/s, " in said
 
 
-def test_the_rate_does_not_count_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("steps", "reached", "said"),
+    [
+        (10_000, [], "compiling ..."),
+        (10_000, [(100.0, 1000), (101.0, 2000), (102.0, 3000)], "3,000 of 10,000 steps, 1,000 steps/s, 0:07 left"),
+        (80, [(10.0, 1), (10.001, 3)], "3 of 80 steps"),  # two that were at hand
+        (80, [(10.0, 1), (10.001, 3), (110.0, 23)], "23 of 80 steps, 0.2 steps/s, 4:19 left"),
+    ],
+)
+def test_the_rate_does_not_count_compiling(
+    steps: int, reached: list[tuple[float, int]], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
-    now = Stretch("improve", 10_000, 0)
-    assert now.text() == "improve: compiling ..."
-    for clock[0], done in ((100.0, 1000), (101.0, 2000), (102.0, 3000)):
+    now = Stretch("improve", steps, 0)
+    for clock[0], done in reached:
         now.reach(done, "")
-    assert now.text() == "improve: 3,000 of 10,000 steps, 1,000 steps/s, 0:07 left"
-
-
-def test_slow_steps_have_a_rate_and_the_first_moment_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
-    now = Stretch("values", 80, 0)
-    for clock[0], done in ((10.0, 1), (10.001, 3)):  # two that were at hand
-        now.reach(done, "")
-    assert now.text() == "values: 3 of 80 steps"
-    clock[0] = 110.0
-    now.reach(23, "")
-    assert now.text() == "values: 23 of 80 steps, 0.2 steps/s, 4:19 left"
+    assert now.text() == f"improve: {said}"

@@ -40,6 +40,16 @@ def critic(model: Any, *inputs: npt.ArrayLike) -> Floats:
     return np.stack([mlp(net, *inputs)[..., 0] for net in each])
 
 
+def slopes(model: Any, s: npt.ArrayLike, a: npt.ArrayLike) -> Floats:
+    """dQ/da of critics of one hidden layer, by the chain rule: (members, batch, act)."""
+    x, states = np.concatenate([np.asarray(s, np.float64), a], -1), np.shape(s)[-1]
+    members = []
+    for first, bias, last in zip(model.nets.weights[0], model.nets.biases[0], model.nets.weights[1], strict=True):
+        first, bias, last = (np.asarray(v, np.float64) for v in (first, bias, last))
+        members.append(((x @ first + bias > 0) * last[:, 0]) @ first[states:].T)
+    return np.stack(members)
+
+
 def tanh_gaussian(policy: Any, s: npt.ArrayLike) -> tuple[Floats, Floats]:
     """Mean and deviation before the tanh."""
     mean, raw = np.split(mlp(policy.net, s), 2, -1)
@@ -50,6 +60,13 @@ def log_normal(u: npt.ArrayLike, mean: npt.ArrayLike, std: npt.ArrayLike) -> Flo
     """Log density of diagonal Gaussians, summed over the last axis."""
     u, mean, std = (np.asarray(x, np.float64) for x in (u, mean, std))
     return (-0.5 * ((u - mean) / std) ** 2 - np.log(std) - 0.5 * math.log(2 * math.pi)).sum(-1)
+
+
+def sampled(policy: Any, s: npt.ArrayLike, noise: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """A tanh-Gaussian's actions before the tanh, and the log densities of the actions themselves."""
+    mean, std = tanh_gaussian(policy, s)
+    u = mean + std * np.asarray(noise, np.float64)
+    return u, log_normal(u, mean, std) - np.log(1 - np.tanh(u) ** 2).sum(-1)
 
 
 def log_tanh_normal(a: npt.ArrayLike, mean: Floats, std: Floats) -> Floats:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array
 
 from sbac.algorithms import find
-from sbac.algorithms.base import Actor, Batch, Rows, Spec, Step, split
+from sbac.algorithms.base import Actor, Batch, Init, Rows, Spec, Step, split
 from sbac.config import Config, changed
 from sbac.nn import Trained
 from sbac.policy import Policy
@@ -19,7 +19,8 @@ from tests.algorithms import problem
 from tests.compiling import optimised
 
 OBSERVATIONS, ACTIONS = 3, 1
-FAST = {"hidden": (32, 32), "batch_size": 64, "target_rate": 0.02}  # networks and targets for a few thousand steps
+SPEC = Spec(3, 2, jnp.zeros((1, 3)))
+"""Of `small_batch`."""
 
 
 class Log(eqx.Module):
@@ -120,14 +121,15 @@ def policy(actor: Actor, observations: int = OBSERVATIONS, actions: int = ACTION
     return made
 
 
-def scores(name: str, **fields: Any) -> list[float]:
-    """Percent of optimal of every seed."""
-    return [problem.score(lambda s, p=p: p(s).astype(float)) for p in train(name, **fields)[1]]
+def two_states(init: Init[Any, Any], config: Config, past: dict[str, Any] | None = None) -> tuple[Any, Any]:
+    """From two keys: the targets of the second differ from what they follow in the first."""
+    make = jax.jit(lambda key: init(config, SPEC, past or {}, key))
+    return make(jax.random.key(0)), make(jax.random.key(1))
 
 
-def assert_in_band(name: str, achieved: list[float]) -> None:
-    band = problem.BANDS[name]
-    assert band.low <= np.mean(achieved) <= band.high, f"{name}: {achieved}, expected {band}"
+def normal(key: Array, *shape: int) -> np.ndarray:
+    """The noise that a method draws with this key."""
+    return np.asarray(jax.random.normal(key, shape), np.float64)
 
 
 def with_moments(trained: Trained[Any]) -> Trained[Any]:
@@ -189,6 +191,12 @@ def assert_loss(loss: Callable[[Any], Array], expected: Callable[[Any], float], 
     np.testing.assert_allclose(value, expected(jax.tree.map(np.asarray, model)), rtol=1e-4, atol=1e-5)
     for ours, theirs in zip(jax.tree.leaves(gradient), numeric_gradient(expected, model), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+def assert_target(target: Array, batch: Batch, following: np.ndarray, tolerance: float = 1e-5) -> None:
+    """r + 0.9 times what follows, and r alone at the end."""
+    expected = np.where(batch.terminals == 1, batch.rewards, batch.rewards + 0.9 * following)
+    np.testing.assert_allclose(target, expected, rtol=tolerance, atol=tolerance)
 
 
 def assert_best(actions: np.ndarray, candidates: np.ndarray, values: np.ndarray) -> None:

@@ -9,8 +9,8 @@ Losing the target, |x - c| > 1.5, ends the episode (terminal); 30 steps end it b
 hand only punishes the push; what a push is worth shows one step later, and it has to lead the target.
 
 The optimum is the finite-horizon Riccati recursion: from the start states its pushes stay inside the bounds and its
-error inside 1.5 (tests/algorithms/test_problem.py holds both, and that losing the target on purpose never pays), so
-the bounded problem has the same answer.
+error inside 1.5 (tests/algorithms/test_problem.py holds both), so the bounded problem has the same answer.
+
 
 The data: two controllers take turns every few steps of every trajectory, the steady-state optimal one and one that
 follows the target's mirror image, a third of the time. Both are noisy. Around every state there are

@@ -1,4 +1,4 @@
-"""BCQ: its losses, gradients and acting against float64 numpy, and the small problem."""
+"""BCQ: its losses, gradients and acting against float64 numpy."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from sbac.algorithms import bcq
-from sbac.algorithms.base import Spec
 from sbac.nn import ActionVAE
 from sbac.nn.vae import CODE_LIMIT
 from sbac.policy.formulas import BestOfVAE
@@ -19,9 +18,7 @@ CONFIG = bcq.BCQConfig(
 
 @pytest.fixture(scope="module")
 def state() -> bcq.State:
-    """With targets that differ from what they follow."""
-    init = jax.jit(lambda key: bcq.init(CONFIG, Spec(3, 2, jnp.zeros((1, 3))), {}, key))
-    made, other = init(jax.random.key(0)), init(jax.random.key(1))
+    made, other = harness.two_states(bcq.init, CONFIG)
     return bcq.State(made.vae, made.critic, other.critic_target, made.actor, other.actor_target)
 
 
@@ -37,7 +34,7 @@ def moved(net: object, s: jax.Array, a: np.ndarray) -> np.ndarray:
 def test_vae_loss_and_gradient(state: bcq.State) -> None:
     batch, key = harness.small_batch(), jax.random.key(5)
     s, a = (np.asarray(x, np.float64) for x in batch.rows)
-    noise = np.asarray(jax.random.normal(key, (6, 4)), np.float64)
+    noise = harness.normal(key, 6, 4)
 
     def expected(vae: ActionVAE) -> float:
         mean, log_std = np.split(float64.mlp(vae.encoder, s, a), 2, -1)
@@ -59,9 +56,8 @@ def test_target_is_the_best_of_perturbed_proposals(state: bcq.State) -> None:
         ]
     )
     best = (0.7 * values.min(1) + 0.3 * values.max(1)).max(0)
-    expected = np.where(batch.terminals == 1, batch.rewards, batch.rewards + 0.9 * best)
     ours = jax.jit(lambda s: bcq.targets(CONFIG, s, batch, key))(state)
-    np.testing.assert_allclose(ours, expected, atol=1e-5)
+    harness.assert_target(ours, batch, best)
 
 
 def test_actor_loss_and_gradient(state: bcq.State) -> None:
@@ -93,10 +89,3 @@ def test_acting_takes_the_best_candidate_by_the_first_critic(state: bcq.State) -
 def test_fresh_codes_are_clipped_like_the_fixed_ones() -> None:
     codes = BestOfVAE().fresh({}, (100, 20), np.random.default_rng(0))
     assert np.abs(codes).max() == CODE_LIMIT
-
-
-@pytest.mark.slow
-def test_learns_the_small_problem() -> None:
-    """Four seeds: they spread by 3 points around 94, and the band begins at 90."""
-    fields = {**harness.FAST, "vae_hidden": (32, 32), "learning_rate": 2e-3, "acting_candidates": 100}
-    harness.assert_in_band("bcq", harness.scores("bcq", seeds=4, steps=(4000,), **fields))

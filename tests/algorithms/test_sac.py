@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sbac.algorithms import sac
-from sbac.algorithms.base import Spec, Step
+from sbac.algorithms.base import Step
 from sbac.nn import Multiplier
 from tests.algorithms import float64, harness
 
@@ -18,25 +18,15 @@ CONFIG = sac.SACConfig(hidden=(5,), discount=0.9)
 @pytest.fixture(scope="module")
 def state() -> sac.State:
     """With a target that differs from the critic, and a temperature that is not 1."""
-    make = jax.jit(lambda key: sac.init(CONFIG, Spec(3, 2, jnp.zeros((1, 3))), {}, key))
-    made, other = make(jax.random.key(0)), make(jax.random.key(1))
+    made, other = harness.two_states(sac.init, CONFIG)
     return dataclasses.replace(made, target=other.target, temperature=Multiplier.create(0.3))
-
-
-def act(policy: sac.GaussianPolicy, s: np.ndarray, key: jax.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Actions from the same noise and their log density, in float64."""
-    mean, std = float64.tanh_gaussian(policy, s)
-    u = mean + std * np.asarray(jax.random.normal(key, mean.shape), np.float64)
-    return np.tanh(u), float64.log_normal(u, mean, std) - np.log(1 - np.tanh(u) ** 2).sum(-1)
 
 
 def test_critic_target(state: sac.State) -> None:
     batch, key = harness.small_batch(), jax.random.key(3)
-    a, log_prob = act(state.policy.model, np.asarray(batch.next_observations), key)
-    q = float64.critic(state.target, batch.next_observations, a).min(0)
-    following = np.where(batch.terminals == 1, 0.0, 0.9 * (q - 0.3 * log_prob))
-    computed = jax.jit(sac.critic_target)(CONFIG, state, batch, key)
-    np.testing.assert_allclose(computed, batch.rewards + following, atol=1e-4)
+    u, log_prob = float64.sampled(state.policy.model, batch.next_observations, harness.normal(key, 6, 2))
+    q = float64.critic(state.target, batch.next_observations, np.tanh(u)).min(0)
+    harness.assert_target(jax.jit(sac.critic_target)(CONFIG, state, batch, key), batch, q - 0.3 * log_prob, 1e-4)
 
 
 def test_policy_loss_and_gradient(state: sac.State) -> None:
@@ -44,8 +34,8 @@ def test_policy_loss_and_gradient(state: sac.State) -> None:
     critic = state.critic.model
 
     def expected(policy: sac.GaussianPolicy) -> float:
-        a, log_prob = act(policy, np.asarray(batch.observations), key)
-        return float((0.3 * log_prob - float64.critic(critic, batch.observations, a).min(0)).mean())
+        u, log_prob = float64.sampled(policy, batch.observations, harness.normal(key, 6, 2))
+        return float((0.3 * log_prob - float64.critic(critic, batch.observations, np.tanh(u)).min(0)).mean())
 
     harness.assert_loss(
         lambda p: sac.policy_loss(p, critic, jnp.float32(0.3), batch, key)[0], expected, state.policy.model

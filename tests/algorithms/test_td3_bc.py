@@ -1,33 +1,48 @@
-"""TD3+BC: its losses and gradients against float64 numpy, and the small problem."""
+"""TD3, TD3+BC and ReBRAC: their targets, losses and gradients against float64 numpy; delayed updates."""
+
+from types import ModuleType
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sbac.algorithms import td3_bc
-from sbac.algorithms.base import Spec, Step
+from sbac.algorithms import rebrac, td3, td3_bc
+from sbac.algorithms.base import Step
+from sbac.nn import DeterministicPolicy
 from tests.algorithms import float64, harness
 
-CONFIG = td3_bc.TD3BCConfig(hidden=(5,), steps=(10,), discount=0.9, alpha=1.7)
+CONFIGS: dict[ModuleType, Any] = {
+    td3: td3.TD3Config(hidden=(5,), discount=0.9),
+    td3_bc: td3_bc.TD3BCConfig(hidden=(5,), steps=(10,), discount=0.9, alpha=1.7),
+    rebrac: rebrac.ReBRACConfig(hidden=(5,), steps=(10,), discount=0.9, policy_penalty=0.3, critic_penalty=0.7),
+}
+
+
+@pytest.fixture(scope="module", params=CONFIGS, ids=lambda method: method.__name__.rsplit(".", 1)[1])
+def method(request: pytest.FixtureRequest) -> Any:
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def state() -> td3_bc.State:
-    """With targets that differ from what they follow."""
-    make = jax.jit(lambda key: td3_bc.init(CONFIG, Spec(3, 2, jnp.zeros((1, 3))), {}, key))
-    made, other = make(jax.random.key(0)), make(jax.random.key(1))
+def state(method: Any) -> td3_bc.State:
+    """Networks moved away from where they start, so that no learned number is a plain 0 or 1."""
+    made, other = harness.two_states(method.init, CONFIGS[method])
+    if method is rebrac:
+        made, other = (jax.tree.map(lambda x: 1.5 * x + 0.05, state) for state in (made, other))
     return td3_bc.State(made.policy, made.critic, other.policy_target, other.critic_target)
 
 
-def test_critic_target(state: td3_bc.State) -> None:
-    batch = harness.small_batch()
-    key = jax.random.key(3)
-    noise = np.clip(0.2 * np.asarray(jax.random.normal(key, batch.actions.shape)), -0.5, 0.5)
+def test_critic_target(method: Any, state: td3_bc.State) -> None:
+    """ReBRAC's pays for the distance to the log's next action."""
+    batch, key = harness.small_batch(), jax.random.key(3)
+    noise = np.clip(0.2 * harness.normal(key, 6, 2), -0.5, 0.5)
     a = np.clip(np.tanh(float64.mlp(state.policy_target.net, batch.next_observations)) + noise, -1, 1)
     q = float64.critic(state.critic_target, batch.next_observations, a).min(0)
-    expected = np.where(batch.terminals == 1, batch.rewards, batch.rewards + 0.9 * q)
-    np.testing.assert_allclose(jax.jit(td3_bc.critic_target)(CONFIG, state, batch, key), expected, atol=1e-5)
+    if method is rebrac:
+        q -= 0.7 * ((a - np.asarray(batch.next_actions)) ** 2).sum(-1)
+    harness.assert_target(jax.jit(method.critic_target)(CONFIGS[method], state, batch, key), batch, q)
 
 
 def test_noise_is_clipped_and_actions_stay_inside_the_bounds() -> None:
@@ -36,30 +51,35 @@ def test_noise_is_clipped_and_actions_stay_inside_the_bounds() -> None:
     assert float(moved.min()) == pytest.approx(0.3)
 
 
-def test_policy_loss_and_gradient(state: td3_bc.State) -> None:
-    """The normaliser of Q is a constant: its derivative is not taken."""
-    batch = harness.small_batch()
-    now = np.tanh(float64.mlp(state.policy.model.net, batch.observations))
-    size = np.abs(float64.critic(state.critic.model, batch.observations, now)[0]).mean()
+def test_policy_loss_and_gradient(method: Any, state: td3_bc.State) -> None:
+    """The normaliser of Q is a constant: its derivative is not taken. ReBRAC sums over dimensions, TD3+BC averages."""
+    batch, critic = harness.small_batch(), state.critic.model
 
-    def expected(policy: td3_bc.DeterministicPolicy) -> float:
+    def q(policy: DeterministicPolicy) -> tuple[np.ndarray, np.ndarray]:
         a = np.tanh(float64.mlp(policy.net, batch.observations))
-        q = float64.critic(state.critic.model, batch.observations, a)[0]
-        return float(((a - np.asarray(batch.actions)) ** 2).mean() - 1.7 / size * q.mean())
+        values = float64.critic(critic, batch.observations, a)
+        return values.min(0) if method is rebrac else values[0], (a - np.asarray(batch.actions)) ** 2
 
-    harness.assert_loss(
-        lambda p: td3_bc.policy_loss(CONFIG, p, state.critic.model, batch)[0], expected, state.policy.model
-    )
+    size = np.abs(q(state.policy.model)[0]).mean()
+
+    def expected(policy: DeterministicPolicy) -> float:
+        values, distance = q(policy)
+        if method is td3:
+            return float(-values.mean())
+        if method is td3_bc:
+            return float(distance.mean() - 1.7 / size * values.mean())
+        return float(0.3 * distance.sum(-1).mean() - values.mean() / size)
+
+    first = () if method is td3 else (CONFIGS[method],)
+    harness.assert_loss(lambda p: method.policy_loss(*first, p, critic, batch)[0], expected, state.policy.model)
 
 
-def test_policy_and_targets_wait_for_every_second_step(state: td3_bc.State) -> None:
-    update = jax.jit(lambda i: td3_bc.update(CONFIG, {}, state, harness.small_batch(), jax.random.key(0), Step(i))[0])
+def test_policy_and_targets_wait_for_every_second_step(method: Any, state: td3_bc.State) -> None:
+    config, batch = CONFIGS[method], harness.small_batch()
+    update = jax.jit(lambda i: method.update(config, {}, state, batch, jax.random.key(0), Step(i))[0])
     first, second = update(jnp.asarray(0)), update(jnp.asarray(1))
-
-    assert harness.are_same(
-        (first.policy, first.policy_target, first.critic_target),
-        (state.policy, state.policy_target, state.critic_target),
-    )
+    kept = (first.policy, first.policy_target, first.critic_target)
+    assert harness.are_same(kept, (state.policy, state.policy_target, state.critic_target))
     assert not harness.are_same(first.critic, state.critic)
     assert harness.are_same(first.critic, second.critic)
     assert not harness.are_same(second.policy, state.policy)
@@ -67,11 +87,21 @@ def test_policy_and_targets_wait_for_every_second_step(state: td3_bc.State) -> N
     np.testing.assert_allclose(second.critic_target.nets.weights[0], expected, rtol=1e-5)
 
 
-def test_learns_the_small_problem() -> None:
-    """With alpha 10: the published 2.5 is for returns that differ more, relative to their size, than they do here.
+def test_networks_of_rebrac_start_as_the_authors_have_them() -> None:
+    made = rebrac.init(CONFIGS[rebrac], harness.SPEC, {}, jax.random.key(0))
+    policy, critics = made.policy.model.net, made.critic.model.nets
+    assert critics.normalise and not policy.normalise
+    assert len(critics.scales) == len(critics.offsets) == 1
+    assert (critics.scales[0] == 1).all() and (critics.offsets[0] == 0).all()
+    for net, bound in ((policy, 1e-3), (critics, 3e-3)):
+        np.testing.assert_allclose(net.biases[0], 0.1)
+        assert 0.5 * bound < np.abs(net.weights[-1]).max() <= bound
 
-    Six seeds: they spread by 4 points around 90, and the band begins at 85.
-    """
-    harness.assert_in_band(
-        "td3-bc", harness.scores("td3-bc", seeds=6, steps=(4000,), alpha=10.0, **harness.FAST, learning_rate=2e-3)
-    )
+
+def test_published_settings_of_rebrac_cover_the_tasks() -> None:
+    settings = rebrac.REBRAC.task_settings
+    assert len(settings) == 19
+    for task, fields in settings.items():
+        made = rebrac.ReBRACConfig(**{**rebrac.REBRAC.presets["paper"], **fields})
+        assert made.batch_size == (256 if "human" in task else 1024)
+    assert settings["hopper-medium-replay-v2"] == {"policy_penalty": 0.05, "critic_penalty": 0.5}

@@ -18,7 +18,7 @@ from sbac.callbacks import Row, TensorBoard, WeightsAndBiases
 from sbac.callbacks.callback import curves, row_label
 from sbac.errors import UserError
 from sbac.runs import Run
-from tests.training.test_request import make_log
+from tests.small import make_log
 
 METRICS: list[Row] = [
     {"algorithm": "bc", "seed": 0, "alpha": 0.5, "w": None, "group": 0, "phase": "clone", "step": 3, "loss": 1.5},
@@ -113,13 +113,6 @@ def test_tensorboard(tmp_path: Path) -> None:
     logger.on_evaluation(PLAYED)
     logger.on_end(small_run())
     assert logged(tmp_path / "alpha=0.5_seed=0") == [("clone/loss", 3, 1.5), ("clone/return", 3, 2.0)]
-
-
-def test_the_log_of_a_training(tmp_path: Path) -> None:
-    run = small_training([TensorBoard(tmp_path)], evaluate=False)
-    for row in run.metrics:
-        name = f"learning_rate={row['learning_rate']:g}_seed={row['seed']}"
-        assert ("clone/loss", row["step"], pytest.approx(row["loss"])) in logged(tmp_path / name)
 
 
 def test_weights_and_biases_offline(tmp_path: Path) -> None:

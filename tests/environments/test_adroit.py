@@ -53,22 +53,6 @@ def first_pose(env, door_position, observation):
     return start
 
 
-def test_recorded_door_rewards_follow_from_the_recorded_observations(demos):
-    """Without any simulation: the reward less its velocity term is a function of the observation that follows."""
-    for episode in range(25):
-        rows = demos["episode"] == episode
-        observations, rewards = demos["observations"][rows], demos["rewards"][rows]
-        palm_to_handle, angle = np.linalg.norm(observations[1:, 35:38], axis=1), observations[1:, 28]
-        expected = -0.1 * palm_to_handle - 0.1 * (angle - 1.57) ** 2
-        expected += 2.0 * (angle > 0.2) + 8.0 * (angle > 1.0) + 10.0 * (angle > 1.35)
-        velocity_cost = expected - rewards[:-1]
-        assert velocity_cost.min() > 0.0
-        assert velocity_cost.max() < 0.025
-        joints = observations[:, :29]
-        by_differences = 1e-5 * np.sum((np.diff(joints, axis=0) / 0.01) ** 2, axis=1)
-        assert np.abs(velocity_cost - by_differences).mean() < 1e-3
-
-
 def test_door_replays_the_demonstrations_until_the_simulators_part(demos, door):
     env = open_environment(TASKS["door-human-v1"].env_id, max_episode_steps=1000)
     agreeing_steps, same_returns = [], 0
@@ -86,18 +70,6 @@ def test_door_replays_the_demonstrations_until_the_simulators_part(demos, door):
     assert min(agreeing_steps) >= 120
     assert np.mean(agreeing_steps) >= 180
     assert same_returns >= 13
-
-
-def test_door_replays_from_the_stored_start_states(demos):
-    env = open_environment(TASKS["door-human-v1"].env_id, max_episode_steps=1000)
-    for episode in range(5):
-        rows = np.flatnonzero(demos["episode"] == episode)
-        state = {"qpos": "init_qpos", "qvel": "init_qvel", "door_body_pos": "init_door_body_pos"}
-        start = {name: demos[column][episode] for name, column in state.items()}
-        env.reset(seed=0, options={"initial_state_dict": start})
-        rewards = np.array([env.step(action)[1] for action in demos["actions"][rows[:140]]])
-        np.testing.assert_allclose(rewards, demos["rewards"][rows[:140]], atol=1e-2)
-    env.close()
 
 
 def test_door_replays_minari_with_the_sign_of_one_term_turned():
@@ -170,14 +142,14 @@ def test_random_actions_return_the_reference_minimum_over_100_episodes(name):
     assert abs(returns.mean() - task.reference_min) < 3.0 * np.sqrt(2.0) * error
 
 
-@pytest.mark.parametrize("name", ["door-human-v1", "sbac/AdroitDoor-v1"])
-def test_the_ids_are_registered_when_one_is_asked_for_and_the_simulator_prints_no_notice(name):
-    code = f"""if True:
+def test_the_ids_are_registered_when_one_is_asked_for_and_the_simulator_prints_no_notice():
+    code = """if True:
         from sbac.environments.opening import check_known, environment_of
-        check_known({name!r})
-        name, make = environment_of({name!r})
-        make().close()
-        print(name)
+        for asked in ("door-human-v1", "sbac/AdroitDoor-v1"):
+            check_known(asked)
+            name, make = environment_of(asked)
+            make().close()
+            print(name)
     """
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("sbac/AdroitDoor-v1\n", "")
+    assert (done.stdout, done.stderr) == (2 * "sbac/AdroitDoor-v1\n", "")

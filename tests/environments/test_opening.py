@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import gymnasium
-import numpy as np
 import pytest
 
 from sbac.cli import main
@@ -17,8 +16,8 @@ from sbac.evaluation.worker import Pool
 from sbac.lab.bench.final import finish
 from sbac.lab.cells import read_cell
 from sbac.lab.protocol import Protocol
-from sbac.policy import Policy
 from tests.report.synthetic import record_json
+from tests.small import linear_policy
 
 INTRUDER = """
 import pathlib
@@ -40,16 +39,6 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     gymnasium.registry.pop("Own-v0", None)
 
 
-def save_policy(path: Path, **about: object) -> Path:
-    rng = np.random.default_rng(0)
-    arrays = {"policy/weights/0": rng.normal(size=(3, 1)), "policy/biases/0": np.zeros(1)}
-    scale = {"observation_mean": np.zeros(3), "observation_std": np.ones(3)}
-    scale |= {"action_low": np.full(1, -2.0), "action_high": np.full(1, 2.0)}
-    config = {"algorithm": "bc", "seed": 0, "label": "seed=0", "grid": [], **about}
-    Policy("deterministic", arrays | {f"scale/{name}": a for name, a in scale.items()}, config).save(path)
-    return path
-
-
 def save_run(folder: Path, environment: str) -> Path:
     config = {
         "format": 1,
@@ -61,7 +50,7 @@ def save_run(folder: Path, environment: str) -> Path:
         "versions": {},
         "data": {"name": "log.npz", "kind": "user", "task": None, "rows": 10, "episodes": 1, "hash": "d" * 64},
     }
-    save_policy(folder / "policies" / "seed=0.safetensors")
+    linear_policy().save(folder / "policies" / "seed=0.safetensors")
     (folder / "config.json").write_text(json.dumps(config))
     return folder
 
@@ -89,7 +78,8 @@ def test_evaluate_asks_for_an_environment_that_is_a_module(
         target = save_run(tmp_path / "run", "intruder:Own-v0")
     else:
         field = {"policy": "environment", "task": "task"}[holder]
-        target = save_policy(tmp_path / "policy", **{field: "intruder:Own-v0"})
+        target = tmp_path / "policy"
+        linear_policy(**{field: "intruder:Own-v0"}).save(target)
     assert main(["evaluate", str(target), "--episodes", "1"]) == 2
     said = (
         f"error: {target}: names the environment 'intruder:Own-v0', which is not opened unasked; name it with --env\n"
@@ -134,8 +124,8 @@ def test_the_command_imports_nothing_from_the_current_folder(start: list[str], t
     script.parent.mkdir()
     script.write_text("import sys\nfrom sbac.cli import main\nsys.exit(main())\n")
     words = [str(script) if word == "SCRIPT" else word for word in start]
-    policy = save_policy(tmp_path / "policy", environment="Pendulum-v1")
-    command = [sys.executable, *words, "evaluate", str(policy), "--episodes", "1"]
+    linear_policy(environment="Pendulum-v1").save(tmp_path / "policy")
+    command = [sys.executable, *words, "evaluate", str(tmp_path / "policy"), "--episodes", "1"]
     done = subprocess.run(command, cwd=strange, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert not (strange / "intruded").exists()

@@ -4,12 +4,11 @@ import os
 import textwrap
 from pathlib import Path
 
-import numpy as np
 import pytest
+from tests.small import linear_policy
 
 from sbac.errors import UserError
 from sbac.evaluation.worker import Pool
-from sbac.policy import Policy
 
 DYING = """
     import os, signal
@@ -35,12 +34,7 @@ def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "deaths").touch()
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("DEATHS", str(tmp_path / "deaths"))
-    arrays = {"policy/weights/0": np.ones((3, 1)), "policy/biases/0": np.zeros(1)}
-    scale = {"observation_mean": np.zeros(3), "observation_std": np.ones(3)}
-    scale |= {"action_low": np.full(1, -2.0), "action_high": np.full(1, 2.0)}
-    config = {"algorithm": "bc", "seed": 0, "label": "seed=0", "grid": []}
-    made = Policy("deterministic", arrays | {f"scale/{name}": a for name, a in scale.items()}, config)
-    made.save(tmp_path / "policy")
+    linear_policy().save(tmp_path / "policy")
     return tmp_path / "policy"
 
 

@@ -1,8 +1,6 @@
 """Made data: lanes against Gymnasium, flags, shards, tiers, identities, and ladders that survive their file."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +9,9 @@ import pytest
 
 import sbac
 from sbac.data.locating import stand_ins
-from sbac.environments.lanes import BODIES, BodyLanes, Lanes, Steps, acting, lane_seeds, open_lanes, uniform
+from sbac.environments.lanes import Steps, acting, open_lanes, uniform
 from sbac.environments.tasks import find_task
 from sbac.errors import UserError
-from sbac.evaluation.rollout import rollout_lanes
 from sbac.making import making
 from sbac.making.ladder import ladder_hash, read_ladders, shipped
 from sbac.making.making import TierData, join, layout, made_identity, make_datasets, played, replay_stages
@@ -26,16 +23,6 @@ SIZE = 4_000
 
 
 # --- Environments in lock-step ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("env_id", list(BODIES))
-def test_lanes_are_gymnasium_bit_by_bit(env_id: str) -> None:
-    ours, theirs = BodyLanes(env_id, 2, 5), Lanes(env_id, 2, 5)
-    rng = np.random.default_rng(0)
-    for _ in range(150):
-        actions = rng.uniform(-1, 1, (2, ours.actions)).astype(np.float32)
-        for mine, other in zip(ours.step(actions), theirs.step(actions), strict=True):
-            np.testing.assert_array_equal(mine, other)
 
 
 def test_some_lanes_alone() -> None:
@@ -64,19 +51,6 @@ def test_episodes_end_at_the_horizon_and_start_again() -> None:
     assert last.timeouts[0] and not last.terminals[0]
     assert lanes.ages[0] == 0
     assert not np.array_equal(lanes.observations, last.next_observations)
-
-
-def test_returns_are_sums_of_rewards_of_one_episode() -> None:
-    lanes, again = (open_lanes("Hopper-v4", 3, 1) for _ in range(2))
-    totals, _, _ = rollout_lanes(lanes, lambda s: np.ones((len(s), 3), np.float32), lane_seeds(1, 3))
-    for lane in range(3):
-        total, which = 0.0, np.array([lane])
-        while True:
-            steps = again.step(np.ones((1, 3), np.float32), which)
-            total += float(steps.rewards[0])
-            if steps.terminals[0]:
-                break
-        assert totals[lane] == pytest.approx(total, rel=1e-5)
 
 
 # --- Rows ---------------------------------------------------------------------------------------------------------
@@ -126,11 +100,6 @@ def test_the_rows_do_not_depend_on_the_number_of_workers() -> None:
         one.score is not None and abs(one.score) < 3 and np.abs(one.actions).max() <= 1
     )  # uniform actions: the task's score 0
     assert abs(one.actions.mean()) < 0.02 and one.actions.var() == pytest.approx(1 / 3, abs=0.01)
-
-
-def test_another_seed_makes_other_rows() -> None:
-    first, second = (TierData("hopper", "random", 50, seed).shards() for seed in (0, 1))
-    assert not np.array_equal(make_shard(first[0])["actions"], make_shard(second[0])["actions"])
 
 
 @pytest.mark.parametrize("body", ["halfcheetah", "hopper", "walker2d"])
@@ -220,13 +189,6 @@ def test_what_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot be written"):
         make_datasets("hopper-random-made", out=tmp_path / "file" / "sub", size=20, workers=1)
-
-
-def test_workers_end_with_their_pool() -> None:
-    """A worker ends when its requests do."""
-    process = subprocess.Popen([sys.executable, "-m", "sbac.making.shards"], stdin=subprocess.PIPE)
-    process.communicate(b"", timeout=300)
-    assert process.returncode == 0
 
 
 # --- Ladders ------------------------------------------------------------------------------------------------------

@@ -64,16 +64,6 @@ def test_densities_integrate_to_one(kind: str) -> None:
     np.testing.assert_allclose(asked(kind, 1)["cumulative"][-1], 1, atol=1e-3)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_samples_fill_the_density(kind: str) -> None:
-    """Kolmogorov-Smirnov, in one dimension: 1.95 / sqrt(n) is passed by chance once in a thousand."""
-    known = asked(kind, 1)
-    for i in range(3):
-        ordered = np.sort(known["u"][:, i, 0])
-        expected = np.interp(ordered, GRID, known["cumulative"][:, i])
-        assert np.abs(expected - np.arange(1, len(ordered) + 1) / len(ordered)).max() < 1.95 / math.sqrt(len(ordered))
-
-
 @pytest.mark.parametrize(("kind", "actions"), EVERY)
 def test_samples_follow_the_density(kind: str, actions: int) -> None:
     """Stein's identities: over samples of mu, grad log mu averages to 0, and (u - c) grad log mu to -1."""

@@ -17,7 +17,7 @@ from sbac.trust.behaviour import behaviour_at, clone, compared_rows, departures
 from sbac.trust.choice import CHOICE_FORMAT, CandidateRecord, ChoiceRecord, LogRecord
 from sbac.trust.log import read_log
 from sbac.trust.watching import WatchedRate
-from truth.logged import Linear
+from tests.truth.logged import Linear
 
 LABEL = "alpha=2_seed=0"
 SAID = {"episodes": 100, "largest": 8.0, "least": 2.0, "highest_possible": 10.0, "lowest_possible": 0.0, "moved": 0.01}

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.report.synthetic import parsed, record, record_json
 
-from report.synthetic import parsed, record, record_json
 from sbac.environments.tasks import find_task
 from sbac.lab.cells import CellRecord
 from sbac.lab.commands import bench_commands
@@ -17,7 +17,6 @@ from sbac.lab.report.markdown import results_markdown
 from sbac.lab.representing import BEST, ONE
 from sbac.lab.tables import score_tables
 from sbac.results.measured import MeasuredRun
-from sbac.text import number
 
 
 def cells() -> list[CellRecord]:
@@ -82,11 +81,6 @@ def test_tries_and_differences_are_told() -> None:
     assert "sbac less it" in text
 
 
-def test_without_a_choice_there_is_one_table() -> None:
-    (only,) = score_tables(collect([record(means={2.0: 60.0}), record(algorithm="bc", means={1.0: 50.0})]))
-    assert only.way == ONE
-
-
 def test_means_are_over_what_every_method_has() -> None:
     one, _ = score_tables(collect(cells()))
     (block,) = one.blocks
@@ -116,43 +110,6 @@ def test_the_data_stand_beside_what_was_learned_from_them_and_the_best_is_bold()
     (table, _), lines = score_tables(collect(untold)), results_markdown(untold)
     assert table.data_score("hopper-medium-made") is None and table.data_mean(block) is None
     assert "| 1k + 1k |  | **80." in lines
-
-
-def test_it_says_among_how_many_settings_was_chosen() -> None:
-    """sbac has two, on hopper three; cql one."""
-    more = record("hopper-medium-made", "sbac", {4.0: 10.0}, key="6" * 12)
-    one, best = score_tables(collect([*cells(), more]))
-    assert (one.choice("sbac"), one.choice("cql")) == (best.choice("sbac"), best.choice("cql")) == ("of 2 to 3", "")
-    text = results_markdown([*cells(), more])
-    assert "sbac (of 2 to 3): alpha 2. cql: alpha 1." in text
-    assert "sbac (of 2 to 3): alpha 2 on halfcheetah-medium-made, walker2d-medium-made; alpha 0.5 on hopper" in text
-    assert "sbac (of 2): alpha 2. cql" in results_markdown(cells())
-
-
-def test_means_where_no_dataset_has_every_method() -> None:
-    """bc has hopper, iql walker2d: the means are over both, of the two methods that have them."""
-    gaps = [record("hopper-medium-made", "bc", {1.0: 50.0}), record("walker2d-medium-made", "iql", {1.0: 40.0})]
-    table, _ = score_tables(collect(cells()[:4] + gaps))
-    assert table.blocks == [("MuJoCo", ["walker2d-medium-made", "hopper-medium-made"], ["sbac", "cql"])]
-    assert "### 2 MuJoCo tasks that these 2 methods have" in results_markdown(cells()[:4] + gaps)
-
-
-def test_means_over_few_tasks_of_all_and_many_of_some() -> None:
-    """Three methods have three tasks, a fourth two of them, and one a task that nobody shares."""
-    tasks = ["halfcheetah-medium-made", "walker2d-medium-made", "hopper-medium-made"]
-    many = [record(task, method, {1.0: 50.0}) for task in tasks for method in ("bc", "iql", "cql")]
-    few = [record(task, "td3-bc", {1.0: 60.0}) for task in tasks[1:]]
-    lone = [record("hopper-expert-made", "bc", {1.0: 90.0}), record("door-human-v1", "bc", {1.0: 5.0})]
-    (table,) = score_tables(collect([*many, *few, *lone]))
-    assert [(block.name, block.methods) for block in table.blocks] == [
-        ("2 MuJoCo tasks", ["bc", "td3-bc", "iql", "cql"]),
-        ("3 MuJoCo tasks", ["bc", "iql", "cql"]),
-    ]
-    text = results_markdown([*many, *few, *lone])
-    assert "### 2 MuJoCo tasks that every method has" in text
-    assert "### 3 MuJoCo tasks that these 3 methods have" in text
-    mean, _ = (line for line in text.splitlines() if line.startswith("| mean of 3"))  # of scores, and of stability
-    assert [cell.strip()[:2] for cell in mean.split("|")[5:-1]] == ["50", "", "50", "50"]
 
 
 def test_means_over_the_most_tasks_of_at_least_two() -> None:
@@ -239,32 +196,6 @@ def test_one_value_of_what_another_grid_varies_is_a_setting() -> None:
     assert not alone.fixed_note
 
 
-def test_settings_stand_once_where_they_are_the_same_for_all_tasks() -> None:
-    preset = {"algorithm": "cql", "settings": {}}
-    found = [
-        record("hopper-medium-made", means={10.0: 50.0}, **preset),
-        record("walker2d-medium-made", means={10.0: 60.0}, key="1" * 12, **preset),
-        record("door-human-v1", means={1.0: 9.0}, key="2" * 12, **preset),
-        record("hopper-medium-made", "td3-bc", {2.5: 50.0}),
-    ]
-    text = results_markdown(found)
-    assert "cql: alpha 10 on walker2d-medium-made, hopper-medium-made; alpha 1 on door-human-v1." in text
-    assert "td3-bc: alpha 2.5." in text
-
-
-def test_precision_is_part_of_a_name_only_where_it_tells_two_cells_apart() -> None:
-    def cell(precision: str, key: str) -> CellRecord:
-        made = record_json("hopper-medium-made", "cql", {1.0: 60.0}, key=key)
-        made["config"]["precision"] = precision
-        made["settings"] = {"precision": precision} if precision != "tf32" else {}
-        return parsed(made)
-
-    assert [s.label for s in collect([cell("bfloat16", "1" * 12)])] == ["cql alpha=1"]
-    both = [cell("bfloat16", "1" * 12), cell("tf32", "2" * 12)]
-    assert [s.label for s in collect(both)] == ["cql alpha=1 precision=bfloat16", "cql alpha=1 precision=tf32"]
-    assert "| paper, bfloat16 |" in results_markdown([cell("bfloat16", "1" * 12)])
-
-
 def test_different_trainings_are_never_pooled() -> None:
     """Other data of the same name, another environment, another configuration: each is a series of its own."""
     first = record("log.npz", "bc", {1.0: 50.0}, scored=False)
@@ -332,10 +263,6 @@ def test_online_methods_stand_beside_for_stability_only() -> None:
     expected: Any = [both.stability_row(data)["td3 (online)"].stability()[0] for data in block.datasets]
     assert both.stability_means(block)["td3 (online)"][0] == pytest.approx(np.mean(expected))
     assert bench_commands([online])[0].startswith("sbac bench --tasks hopper-medium-made --algorithms td3@paper")
-
-
-def test_nothing_is_minus_zero() -> None:
-    assert number(-0.04) == "0.0" and number(-0.04, 0.12) == "0.0 ± 0.1" and number(-0.06) == "-0.1"
 
 
 def test_orders() -> None:

@@ -1,6 +1,5 @@
 """A step costs what it did when its figures were committed, by XLA's own count."""
 
-import json
 import sys
 from pathlib import Path
 
@@ -25,32 +24,7 @@ def test_a_step_costs_what_it_did(method: str) -> None:
     assert not changed, "\n".join([*changed, "if it is meant to be so: python benchmarks/cost.py --renew"])
 
 
-def test_a_change_is_reported_with_its_figures() -> None:
-    costs = {"sbac": {"estimate": {"flops": 100.0, "bytes": 50.0, "operations": 10}}}
-    dearer = {"sbac": {"estimate": {"flops": 110.0, "bytes": 50.0, "operations": 10}}}
-    assert cost.exceeded(costs, costs) == []
-    assert cost.exceeded(dearer, costs) == ["sbac estimate flops: 110, committed 100"]
-
-
 def test_every_place_has_every_method() -> None:
     assert {place: sorted(costs) for place, costs in COMMITTED.items()} == dict.fromkeys(
         COMMITTED, sorted(cost.METHODS)
     )
-
-
-def test_renewing_keeps_the_figures_of_other_places(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def measure(method: str) -> dict[str, dict[str, float]]:
-        return {"train": {"flops": 2.0}}
-
-    monkeypatch.setattr(cost, "measure", measure)
-    path, elsewhere = tmp_path / "cost.json", {"td3-bc": {"train": {"flops": 1.0}}}
-    path.write_text(json.dumps({"another machine, jax 0.1": elsewhere}))
-    cost.main(["--methods", "td3-bc"], path)
-    assert f"no figures for {cost.place()}" in capsys.readouterr().out
-    cost.main(["--renew", "--methods", "td3-bc"], path)
-    assert cost.read_committed(path) == {
-        "another machine, jax 0.1": elsewhere,
-        cost.place(): {"td3-bc": {"train": {"flops": 2.0}}},
-    }

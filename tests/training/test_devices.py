@@ -20,14 +20,14 @@ STEPS, CUT = 30, 20
 SCRIPT = """
 import sys
 import jax
-sys.path.insert(0, {tests!r})
-from training.test_together import make_data, SMALL
+sys.path.insert(0, {root!r})
+from tests.small import make_log
 import sbac
 from sbac.training.writer import Writer
 assert len(jax.local_devices()) == {count}
-options = dict(seeds=3, alpha=[0.05, 50.0], ratio_hidden=[8], steps={steps}, evaluate=False, progress=False, **SMALL)
-options |= dict(checkpoint_seconds=0.0, resume=True)
-data = make_data(800, 0)
+options = dict(seeds=3, alpha=[0.05, 50.0], ratio_hidden=[8], steps={steps}, hidden=[8], batch_size=16)
+options |= dict(evaluate=False, progress=False, checkpoint_seconds=0.0, resume=True)
+data = make_log(800, 50)
 sbac.train(data, "sbac", out={whole!r}, **options)
 log, logged = Writer.log, []
 def cut(self, phase, step, metrics):
@@ -57,8 +57,8 @@ def test_rows_fill_the_devices() -> None:
 def train(folder: Path, count: int) -> None:
     """A whole run and another, which is cut on several devices and taken up again on one. The process is one of its
     own, whose CPU counts as several devices."""
-    tests, whole, broken = str(Path(__file__).parents[1]), str(folder / f"on-{count}"), str(folder / "broken")
-    script = SCRIPT.format(tests=tests, count=count, steps=STEPS, cut=CUT, whole=whole, broken=broken)
+    root, whole, broken = str(Path(__file__).parents[2]), str(folder / f"on-{count}"), str(folder / "broken")
+    script = SCRIPT.format(root=root, count=count, steps=STEPS, cut=CUT, whole=whole, broken=broken)
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={count}".strip()
     settings = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     done = subprocess.run([sys.executable, "-c", script], env=settings, capture_output=True, text=True, timeout=500)

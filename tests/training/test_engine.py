@@ -148,30 +148,6 @@ def test_the_steps_are_the_same_in_blocks_of_any_length(name: str, fields: dict)
     assert prog.block(last, 30_000) % period == 0
 
 
-def test_static_differences_make_groups_and_one_folder(tmp_path) -> None:
-    run = sbac.train(make_data(), "bc", seeds=2, steps=20, hidden=[[8], [4, 4]], batch_size=8, out=tmp_path / "r")
-    assert [p.config["hidden"] for p in run.policies] == [[8], [8], [4, 4], [4, 4]]
-    assert {row["group"] for row in run.metrics} == {0, 1}
-
-
-def test_batches_come_only_from_rows_that_know_what_is_needed() -> None:
-    data = make_data()
-    config = members(find("bc"), "quick", 1, SMALL | {"standardise_states": False})[0].config
-    table = build_table(data, Scaling.of(data, config))
-    assert table.places.counts.tolist() == [[395, 395, 400]]  # five time limits of 400 rows lack s' and a'
-    batch = draw(table, table.place(0), jax.random.key(0), 20_000, "next_action", 2)
-    limits = data.observations[data.timeouts]
-    drawn = np.asarray(batch.observations)
-    assert not (drawn[:, None] == limits[None]).all(-1).any()
-    rows = np.asarray(draw(table, table.place(0), jax.random.key(0), 20_000, "next_action", 2).rows.observations)
-    assert (rows[:, None] == limits[None]).all(-1).any(0).all()
-    # a' is the action of the next row of the same episode
-    where = {tuple(o): i for i, o in enumerate(data.observations)}
-    for s, a2, done in zip(drawn[:500], np.asarray(batch.next_actions), np.asarray(batch.terminals), strict=False):
-        i = where[tuple(s)]
-        np.testing.assert_allclose(a2, data.actions[i if done else i + 1], rtol=1e-6)
-
-
 def test_of_several_datasets_each_run_draws_from_its_own() -> None:
     logs = [make_data(400, seed=0), make_data(240, seed=1), make_data(800, seed=2)]
     config = members(find("bc"), "quick", 1, SMALL | {"standardise_states": False})[0].config
@@ -224,13 +200,6 @@ def test_warm_start_continues_from_the_networks_of_another_run(tmp_path) -> None
         sbac.train(data, "bc", steps=0, hidden=[4], out=tmp_path / "c", warm_start=tmp_path / "a")
 
 
-def test_validation_losses_come_from_held_out_episodes() -> None:
-    run = sbac.train(make_data(), "bc", steps=20, hidden=[8], validation=0.4)
-    assert all(np.isfinite(row["validation_loss"]) for row in run.metrics)
-    none = sbac.train(make_data(), "bc", steps=20, hidden=[8], validation=0.0)
-    assert not any("validation_loss" in row for row in none.metrics)
-
-
 def test_the_precision_of_a_run_reaches_its_networks() -> None:
     losses = {}
     for name in ("float32", "bfloat16"):
@@ -239,20 +208,3 @@ def test_the_precision_of_a_run_reaches_its_networks() -> None:
         losses[name] = np.asarray(next(iter(metrics.values())))
     assert not np.array_equal(losses["float32"], losses["bfloat16"])
     np.testing.assert_allclose(losses["float32"], losses["bfloat16"], rtol=0.02, atol=0.02)
-
-
-@pytest.mark.parametrize(
-    ("name", "field", "word", "nearest"),
-    [
-        ("sbac", "objective", "scalefree", "scale-free"),
-        ("brac-plus", "divergence", "mdm", "mmd"),
-        ("bc", "precision", "f32", ""),
-    ],
-)
-def test_a_name_that_does_not_exist_is_refused_before_anything_is_written(
-    name: str, field: str, word: str, nearest: str, tmp_path
-) -> None:
-    options: dict[str, Any] = {field: word}
-    with pytest.raises(sbac.UserError, match=f"unknown {field} '{word}'.*{nearest}"):
-        sbac.train(make_data(), name, out=tmp_path / "run", **options)
-    assert not (tmp_path / "run").exists()

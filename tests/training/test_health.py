@@ -8,9 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from tests.training.test_folder import contents
-from tests.training.test_request import make_log
-from tests.training.test_together import pendulum
+from tests.small import TINY, contents, make_log, pendulum
 
 import sbac
 from sbac import files
@@ -18,7 +16,7 @@ from sbac.runs import Failure
 from sbac.training.engine import Inputs, Program
 from sbac.training.writer import Writer
 
-SMALL: dict[str, Any] = {"steps": 8, "hidden": (4,), "batch_size": 8, "progress": False}
+SMALL: dict[str, Any] = TINY | {"steps": 8}
 
 
 WATCHED: dict[str, Any] = {"environment": pendulum, "episodes": 1, "evaluate_every": 2}

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.training.test_request import make_log
-from tests.training.test_resume import contents
+from tests.small import contents, make_log
 
 import sbac
 from sbac.algorithms import find
@@ -97,8 +96,7 @@ def train(out: Path, **options: Any) -> sbac.Run:
     return sbac.train(make_log(600, 50), "sbac", out=out, progress=False, **SMALL | options)
 
 
-@pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
+def count_steps(patch: pytest.MonkeyPatch) -> Counter[int]:
     """The steps that each phase trains from now on."""
     counted: Counter[int] = Counter()
     real = Program.advance
@@ -107,14 +105,18 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
         counted[phase] += stop - start
         return real(self, phase, inputs, state, start, stop, block)
 
-    monkeypatch.setattr(Program, "advance", advance)
+    patch.setattr(Program, "advance", advance)
     return counted
 
 
 @pytest.fixture(scope="module")
 def joint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What mu and pi share is trained once."""
     folder = tmp_path_factory.mktemp("joint") / "run"
-    train(folder, settings=SETTINGS)
+    with pytest.MonkeyPatch.context() as patch:
+        steps = count_steps(patch)
+        train(folder, settings=SETTINGS)
+    assert steps == {0: 20, 1: 2 * 20}
     return folder
 
 
@@ -129,10 +131,7 @@ def test_every_policy_is_that_of_a_run_of_its_own(joint: Path, tmp_path: Path) -
     assert not policies
 
 
-def test_what_mu_and_pi_share_is_trained_once(joint: Path, tmp_path: Path, steps: Counter[int]) -> None:
-    train(tmp_path / "run", settings=SETTINGS)
-    assert steps == {0: 20, 1: 2 * 20}
-    assert contents(tmp_path / "run") == contents(joint)
+def test_rows_of_what_is_shared_name_what_is_shared_alone(joint: Path) -> None:
     rows = [row for row in sbac.Run.load(joint).metrics if row["phase"] == "estimate"]
     assert {(row["group"], row["critic"], row["seed"]) for row in rows} == {(0, None, 0), (0, None, 1)}
 
@@ -158,11 +157,9 @@ def test_what_is_shared(second: dict[str, Any], followed: list[set[str]], tmp_pa
     assert follower.lead == (Lead(leader.checkpoint.path, 1) if followed else None)
 
 
-@pytest.mark.parametrize("saves", [41, 50])  # the leader is done; the follower has begun
-def test_a_broken_one_resumes_to_the_same_bits(
-    saves: int, joint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, left = Writer.save, [saves]
+def test_a_broken_one_resumes_to_the_same_bits(joint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broken when the leader is done, and again when the follower has begun."""
+    real, left = Writer.save, [0]
 
     def save(self: Writer, *what: Any) -> None:
         real(self, *what)
@@ -170,15 +167,17 @@ def test_a_broken_one_resumes_to_the_same_bits(
         if not left[0]:
             raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Writer, "save", save)
-        with pytest.raises(KeyboardInterrupt):
-            train(tmp_path / "run", settings=SETTINGS, checkpoint_seconds=0)
+    for saves in (41, 9):
+        left[0] = saves
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Writer, "save", save)
+            train(tmp_path / "run", settings=SETTINGS, checkpoint_seconds=0, resume=True)
     train(tmp_path / "run", settings=SETTINGS, resume=True)
     assert contents(tmp_path / "run") == contents(joint)
 
 
-def test_a_leader_that_failed_is_not_followed(tmp_path: Path, steps: Counter[int]) -> None:
+def test_a_leader_that_failed_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each run that fails keeps a policy of its own."""
+    steps = count_steps(monkeypatch)
     run = train(tmp_path, critic=["mu", "pi"], critic_learning_rate=1e30)
     assert steps == {0: 2 * 20, 1: 2 * 20} and len(run.failures) == 4

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -14,7 +13,7 @@ from sbac.algorithms.base import Algorithm
 from sbac.errors import UserError
 from sbac.policy import FORMULAS
 from sbac.training.grid import Member
-from sbac.training.online.learner import Learner, Sizes, unpack
+from sbac.training.online.learner import Learner, Sizes
 from sbac.training.writer import actor_arrays
 
 BEST = np.array([-0.4, 0.0, 0.7])
@@ -47,13 +46,6 @@ def test_policies_come_near_the_best_action(name: str) -> None:
     for row in range(2):
         actions = FORMULAS[actor.kind].mode(actor_arrays(actor, row), states)
         assert -((actions - BEST) ** 2).sum(1).mean() > 0.2 * -(1 / 3 + BEST**2).sum()
-
-
-def test_rows_are_read_back() -> None:
-    raw = bandit(np.random.default_rng(1), 10)
-    batch = unpack(jnp.asarray(raw), SIZES)
-    s, a, r, after, ended = (np.asarray(part) for part in (*batch[:4], batch.terminals))
-    np.testing.assert_array_equal(np.concatenate([s, a, r[:, None], ended[:, None], after], axis=1), raw)
 
 
 def test_the_oldest_transitions_leave_the_replay_buffer() -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.mutations import copied
+from tests.small import TINY, make_log
 
 import sbac
 from sbac import files
@@ -15,21 +17,6 @@ from sbac.runs import WarmStart, read_record
 from sbac.training.folder import Folder, open_folder
 from sbac.training.online.request import OnlineRequest
 from sbac.training.request import Evaluating, Grid, OfflineRequest
-
-TINY: dict[str, Any] = {"steps": 4, "hidden": (4,), "batch_size": 8, "progress": False}
-
-
-def make_log(rows: int = 60, episode: int = 10) -> sbac.Dataset:
-    rng = np.random.default_rng(0)
-    return sbac.Dataset(
-        observations=rng.normal(size=(rows, 3)),
-        actions=rng.uniform(-2, 2, (rows, 1)),
-        rewards=rng.normal(size=rows),
-        terminals=np.zeros(rows, bool),
-        timeouts=np.arange(1, rows + 1) % episode == 0,
-        action_low=[-2.0],
-        action_high=[2.0],
-    )
 
 
 @pytest.mark.parametrize(
@@ -68,13 +55,6 @@ def test_an_online_request_that_cannot_be_trained(asked: dict[str, Any], message
     assert not folder.path.exists()
 
 
-@pytest.mark.parametrize("name", ["episodes", "evaluate_every", "evaluation_seed"])
-def test_an_evaluation_that_cannot_be(name: str) -> None:
-    wrong: dict[str, Any] = {name: -1}
-    with pytest.raises(UserError, match=f"{name} -1: expected at least"):
-        Evaluating(**wrong)
-
-
 def test_data_that_do_not_fit_the_task_they_claim(tmp_path: Path) -> None:
     """A file says itself of which kind and task its data are."""
     claim: dict[str, Any] = {"kind": "made", "task": "hopper-medium-made"}
@@ -85,17 +65,17 @@ def test_data_that_do_not_fit_the_task_they_claim(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_labels_stay_in_the_folder(tmp_path: Path) -> None:
-    sbac.train(make_log(), "bc", out=tmp_path / "run", **TINY)
-    path = tmp_path / "run" / "config.json"
+def test_labels_stay_in_the_folder(finished: Path, tmp_path: Path) -> None:
+    run = copied(finished, tmp_path / "run")
+    path = run / "config.json"
     config = json.loads(path.read_text())
     for label in ("../../victim", "/etc/passwd", "a/b", "..", "", "x" * 300):
         path.write_text(json.dumps(config | {"labels": [label]}))
         with pytest.raises(UserError, match=r"config\.json: label .*; expected a name that a file can have"):
-            read_record(tmp_path / "run")
+            read_record(run)
     path.write_text(json.dumps(config | {"labels": ["a\nb"]}))
     with pytest.raises(UserError, match=r"config\.json: .*control characters"):
-        read_record(tmp_path / "run")
+        read_record(run)
 
 
 def test_the_record_on_disk_is_that_of_the_request(tmp_path: Path) -> None:
@@ -114,38 +94,35 @@ def test_the_record_on_disk_is_that_of_the_request(tmp_path: Path) -> None:
     assert online.record.rounds is not None and online.record.rounds.instances == 2 and online.record.data is None
 
 
-def test_another_run_is_not_resumed_and_the_option_is_named(tmp_path: Path) -> None:
+def test_another_run_is_not_resumed_and_the_option_is_named(finished: Path, tmp_path: Path) -> None:
     """Also one whose options are not those of this version: it loads, and is not continued."""
-    sbac.train(make_log(), "bc", out=tmp_path, **TINY)
+    out = copied(finished, tmp_path / "run")
     with pytest.raises(UserError, match=r"evaluation\.every is None, not 3"):
-        sbac.train(make_log(), "bc", out=tmp_path, resume=True, evaluate_every=3, **TINY)
-    path = tmp_path / "config.json"
+        sbac.train(make_log(), "bc", out=out, resume=True, evaluate_every=3, **TINY)
+    path = out / "config.json"
     config = json.loads(path.read_text())
     first = config["runs"][0]
     without = {name: value for name, value in first.items() if name != "batch_size"}
     for run, said in ((first | {"retired": 3}, "retired is 3, not None"), (without, "batch_size is None, not 8")):
         path.write_text(json.dumps(config | {"runs": [run]}))
-        assert len(sbac.Run.load(tmp_path).policies) == 1
+        assert len(sbac.Run.load(out).policies) == 1
         with pytest.raises(UserError, match=rf"cannot be resumed as this one: runs\[0\]\.{said}"):
-            sbac.train(make_log(), "bc", out=tmp_path, resume=True, **TINY)
+            sbac.train(make_log(), "bc", out=out, resume=True, **TINY)
 
 
-@pytest.mark.parametrize(
-    ("name", "field", "value"),
-    [("metrics.jsonl", "phase", "no-such-phase"), ("metrics.jsonl", "group", 7), ("metrics.jsonl", "step", "four")],
-)
-def test_a_damaged_row_is_named_on_resume(name: str, field: str, value: object, tmp_path: Path) -> None:
-    sbac.train(make_log(), "bc", out=tmp_path, **TINY)
-    rows = files.read_rows(tmp_path / name)
-    files.rewrite_rows(tmp_path / name, [rows[0], {**rows[1], field: value}, *rows[2:]])
-    with pytest.raises(UserError, match=rf"{name}: line 2: {field}"):
-        sbac.train(make_log(), "bc", out=tmp_path, resume=True, **TINY)
+@pytest.mark.parametrize(("field", "value"), [("phase", "no-such-phase"), ("group", 7), ("step", "four")])
+def test_a_damaged_row_is_named_on_resume(field: str, value: object, finished: Path, tmp_path: Path) -> None:
+    out = copied(finished, tmp_path / "run")
+    rows = files.read_rows(out / "metrics.jsonl")
+    files.rewrite_rows(out / "metrics.jsonl", [rows[0], {**rows[1], field: value}, *rows[2:]])
+    with pytest.raises(UserError, match=rf"metrics\.jsonl: line 2: {field}"):
+        sbac.train(make_log(), "bc", out=out, resume=True, **TINY)
 
 
-def test_a_damaged_checkpoint_is_named_on_resume(tmp_path: Path) -> None:
-    sbac.train(make_log(), "bc", out=tmp_path, **TINY)
-    path = tmp_path / "checkpoint" / "state-0.safetensors"
+def test_a_damaged_checkpoint_is_named_on_resume(finished: Path, tmp_path: Path) -> None:
+    out = copied(finished, tmp_path / "run")
+    path = out / "checkpoint" / "state-0.safetensors"
     arrays, _ = files.load_arrays(path)
     files.save_arrays(path, arrays, {"phase": 0})
     with pytest.raises(UserError, match=r"state-0\.safetensors: step is missing"):
-        sbac.train(make_log(), "bc", out=tmp_path, resume=True, **TINY)
+        sbac.train(make_log(), "bc", out=out, resume=True, **TINY)

@@ -55,24 +55,12 @@ def write_parquet(path: Path, table: dict[str, np.ndarray], group: int = 64) -> 
     return path
 
 
-def write_minari(path: Path, table: dict[str, np.ndarray]) -> Path:
-    (path / "data").mkdir(parents=True)
-    (path / "data" / "metadata.json").write_text('{"dataset_id": "own/log-v0"}')
-    ends = np.flatnonzero(table["terminals"] | table["timeouts"]) + 1
-    with h5py.File(path / "data" / "main_data.hdf5", "w") as file:
-        for number, (start, stop) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
-            group = file.create_group(f"episode_{number}")
-            after = table["observations"][stop - 1 : stop] + 1
-            group["observations"] = np.concatenate([table["observations"][start:stop], after])
-            for field, name in (("actions",) * 2, ("rewards",) * 2, ("terminations", "terminals")):
-                group[field] = table[name][start:stop]
-            group["truncations"] = table["timeouts"][start:stop]
-    return path
+def converted(form: str) -> Callable[[Path, dict[str, np.ndarray]], Path]:
+    def write(path: Path, table: dict[str, np.ndarray]) -> Path:
+        convert(sbac.load(table), path, form)
+        return path
 
-
-def write_d3rlpy(path: Path, table: dict[str, np.ndarray]) -> Path:
-    convert(sbac.load(table), path, "d3rlpy")
-    return path
+    return write
 
 
 @pytest.fixture(autouse=True)
@@ -83,8 +71,8 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 WRITERS: dict[str, Callable[[Path, dict[str, np.ndarray]], Path]] = {
     "log.hdf5": write_hdf5,
     "log.parquet": write_parquet,
-    "log": write_minari,
-    "log.h5": write_d3rlpy,
+    "log": converted("minari"),
+    "log.h5": converted("d3rlpy"),
 }
 
 
@@ -179,7 +167,7 @@ def test_the_ring_moves_through_the_log_and_depends_on_the_step_alone(
     other.close()
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", ["log.hdf5", "log.parquet"])
 def test_several_readers_fill_the_ring_as_one_does(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = WRITERS[name](tmp_path / name, columns(999))
     found: list[list[tuple[np.ndarray, np.ndarray]]] = []
@@ -263,11 +251,10 @@ def test_batches_are_as_good_as_uniform_ones(tmp_path: Path) -> None:
     np.testing.assert_allclose(ours.std(0), deviation, rtol=0.1)
 
 
-@pytest.mark.parametrize("name", ["log.csv", "log.npz"])
-def test_other_formats_are_refused(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text("")
+def test_other_formats_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("")
     with pytest.raises(UserError, match="cannot be streamed"):
-        sbac.stream(tmp_path / name)
+        sbac.stream(tmp_path / "log.csv")
 
 
 def test_a_bad_value_is_named_with_its_block(tmp_path: Path) -> None:

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
+from tests.small import make_log, pendulum
 
 import sbac
 from sbac import files
@@ -21,28 +21,7 @@ from sbac.training.writer import Writer
 SMALL: dict[str, Any] = {"hidden": [8], "batch_size": 16}
 
 
-def make_data(rows: int, seed: int, observations: int = 3) -> sbac.Dataset:
-    rng = np.random.default_rng(seed)
-    ends = np.zeros(rows, bool)
-    ends[49::50] = True
-    return sbac.Dataset(
-        # Heavier tails with the seed: of another shape even when standardised.
-        observations=rng.normal(loc=seed, scale=1.0 + seed, size=(rows, observations)) ** (1 + 2 * seed),
-        actions=rng.uniform(-2, 2, (rows, 1)),
-        rewards=rng.normal(size=rows),
-        terminals=np.zeros(rows, bool),
-        timeouts=ends,
-        action_low=[-2.0],
-        action_high=[2.0],
-    )
-
-
-def pendulum() -> gymnasium.Env[Any, Any]:
-    """An environment that is a function: its episodes are played in this process, and no other is started."""
-    return gymnasium.make("Pendulum-v1")
-
-
-LOGS = [make_data(800, 0), make_data(2000, 1)]
+LOGS = [make_log(800, 50), make_log(2000, 50, 1)]
 
 
 def open_runs(
@@ -120,7 +99,7 @@ def test_each_folder_is_that_of_its_run_alone(tmp_path: Path, monkeypatch: pytes
 
 def test_only_runs_that_fit_share_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = count_programs(monkeypatch)
-    wider = make_data(1200, 3, observations=4)
+    wider = make_log(1200, 50, 3, observations=4)
     started = open_runs(tmp_path, "bc", [LOGS[0], wider, LOGS[1]], environment=None)
     started += open_runs(tmp_path / "other", "bc", [LOGS[0]], environment=None, batch_size=8)
     runs = train(started)
@@ -130,7 +109,7 @@ def test_only_runs_that_fit_share_a_program(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_broken_one_goes_on_together_or_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped between the checkpoints of two folders they stand apart, stopped after both level; they end the same."""
-    whole = train(open_runs(tmp_path / "whole", "sbac-no-w", LOGS))
+    whole = train(open_runs(tmp_path / "whole", "sbac-no-w", LOGS, None))
     real, saves = Writer.save, [0]
 
     def save(self: Writer, *what: Any) -> None:
@@ -142,9 +121,9 @@ def test_a_broken_one_goes_on_together_or_alone(tmp_path: Path, monkeypatch: pyt
     with monkeypatch.context() as patch:
         patch.setattr(Writer, "save", save)
         with pytest.raises(KeyboardInterrupt):
-            train(open_runs(tmp_path / "broken", "sbac-no-w", LOGS), checkpoint_seconds=0.0)
+            train(open_runs(tmp_path / "broken", "sbac-no-w", LOGS, None), checkpoint_seconds=0.0)
     sizes = count_programs(monkeypatch)
-    broken = train(open_runs(tmp_path / "broken", "sbac-no-w", LOGS))
+    broken = train(open_runs(tmp_path / "broken", "sbac-no-w", LOGS, None))
     assert sizes == [1, 1]
     for ours, theirs in zip(broken, whole, strict=True):
         assert_same(ours, theirs)
@@ -153,9 +132,9 @@ def test_a_broken_one_goes_on_together_or_alone(tmp_path: Path, monkeypatch: pyt
         saves[0] = 1
         patch.setattr(Writer, "save", save)
         with pytest.raises(KeyboardInterrupt):
-            train(open_runs(tmp_path / "level", "sbac-no-w", LOGS), checkpoint_seconds=0.0)
+            train(open_runs(tmp_path / "level", "sbac-no-w", LOGS, None), checkpoint_seconds=0.0)
     sizes.clear()
-    level = train(open_runs(tmp_path / "level", "sbac-no-w", LOGS))
+    level = train(open_runs(tmp_path / "level", "sbac-no-w", LOGS, None))
     assert sizes == [2]
     for ours, theirs in zip(level, whole, strict=True):
         assert_same(ours, theirs)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import sbac
-from exporting.policies import make_policy
 from sbac.policy.formulas import SINGLE
 from sbac.trust.acting import Actors, alike
 from sbac.trust.log import read_log
+from tests.exporting.policies import make_policy
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ from sbac.trust.evidence import EFFORTS, Effort, Question
 from sbac.trust.log import read_log
 from sbac.trust.trials import read_trials
 from sbac.trust.watching import WatchedRate
-from truth.logged import Table
+from tests.truth.logged import Table
 
 from .test_estimates import sound
 

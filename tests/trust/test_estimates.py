@@ -16,7 +16,7 @@ from sbac.trust.estimates import OPTIMISM, UNKNOWN, combined, conclude, fqe, jud
 from sbac.trust.evidence import Effort, Facts, Question, summary
 from sbac.trust.fitting import fit
 from sbac.trust.log import read_log
-from truth.logged import Linear, Table
+from tests.truth.logged import Linear, Table
 
 NOTES = Path(__file__).parents[2] / "lab-notes"
 SMALL = Effort(3, 2, (32, 32), 64, (1_000, 3_000), 2e-3, 0.1)

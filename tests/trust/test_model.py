@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import sbac
-from exporting.policies import make_policy
 from sbac.policy import Policy
 from sbac.trust.dynamics import Model, disagreements, learn
 from sbac.trust.evidence import AS_LOGGED, Effort, Question
 from sbac.trust.log import read_log
 from sbac.trust.model import ended_as_logged, evidence, learned, roll, rollouts
 from sbac.trust.walking import episode_returns
-from truth.logged import Linear
+from tests.exporting.policies import make_policy
+from tests.truth.logged import Linear
 
 SMALL = Effort(2, 2, (32, 32), 64, (500, 1_000), 2e-3, 0.1, (32, 32), 4_000)
 

@@ -13,7 +13,7 @@ from sbac.trust.evidence import Question
 from sbac.trust.fitting import fit, step_rates
 from sbac.trust.log import read_log
 from sbac.trust.watching import watched_draws, watched_things
-from truth.logged import PLACES, Table
+from tests.truth.logged import PLACES, Table
 
 from .test_estimates import GAINS, LOGGED, SMALL, sound
 

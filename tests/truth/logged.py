@@ -124,15 +124,30 @@ class Linear:
                 return gain
         return self.better(1.0)
 
-    def value(self, gain: np.ndarray, deviation: float = 0.0) -> float:
-        """J of a = gain s + deviation * noise."""
+    def costs(self, gain: np.ndarray, deviation: float = 0.0) -> tuple[np.ndarray, float]:
+        """P and c of V(s) = c - s'Ps, for a = gain s + deviation * noise."""
         closed = self.dynamics + self.control @ gain
         p = np.zeros_like(self.cost)
         for _ in range(2_000):
             p = self.cost + 0.1 * gain.T @ gain + self.discount * closed.T @ p @ closed
         moved = self.noise**2 * np.eye(len(p)) + deviation**2 * self.control @ self.control.T
         per_step = 0.1 * len(gain) * deviation**2 + self.discount * np.trace(p @ moved)
-        return float((1.0 - per_step) / (1 - self.discount) - self.start**2 * np.trace(p))
+        return p, float((1.0 - per_step) / (1 - self.discount))
+
+    def value(self, gain: np.ndarray, deviation: float = 0.0) -> float:
+        """J of a = gain s + deviation * noise."""
+        p, constant = self.costs(gain, deviation)
+        return float(constant - self.start**2 * np.trace(p))
+
+    def logged_q(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """Q of the log's own law."""
+        p, constant = self.costs(self.gain, self.deviation)
+        after = states @ self.dynamics.T + actions @ self.control.T
+        ahead = constant - np.einsum("ni,ij,nj->n", after, p, after) - self.noise**2 * np.trace(p)
+        return self.rewards(states, actions) + self.discount * ahead
+
+    def rewards(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        return 1.0 - np.einsum("ni,ij,nj->n", states, self.cost, states) - 0.1 * (actions**2).sum(1)
 
     def acts(self, gain: np.ndarray) -> Acts:
         return lambda observations: np.asarray(observations) @ gain.T
@@ -144,7 +159,7 @@ class Linear:
         s = self.start * rng.standard_normal((episodes, obs))
         for time in range(self.length):
             a = s @ self.gain.T + self.deviation * rng.standard_normal((episodes, act))
-            reward = 1.0 - np.einsum("ni,ij,nj->n", s, self.cost, s) - 0.1 * (a**2).sum(1)
+            reward = self.rewards(s, a)
             following = s @ self.dynamics.T + a @ self.control.T + self.noise * rng.standard_normal((episodes, obs))
             rows.append((s, a, reward, following, np.full(episodes, time == self.length - 1)))
             s = following

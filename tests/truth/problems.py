@@ -132,19 +132,6 @@ class LinearGaussian:
             pi_std=std_ratio * mu_std,
         )
 
-    @classmethod
-    def with_ess(
-        cls, seed: int, obs: int, act: int, *, ess: float, shift: float, std_ratio: float = 1.0, discount: float = 0.99
-    ) -> "LinearGaussian":
-        """The system whose strength of control gives the true w this effective sample size."""
-        low, high = 0.0, 0.6
-        for _ in range(10):
-            control = 0.5 * (low + high)
-            system = cls.random(seed, obs, act, shift=shift, control=control, std_ratio=std_ratio)
-            larger = effective_size(system.log_w(system.data_states(4_000, seed=1), discount)) > ess
-            low, high = (control, high) if larger else (low, control)
-        return system
-
     @property
     def sizes(self) -> tuple[int, int]:
         return self.control.shape

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 from scipy.stats import norm
+from tests.truth.problems import TabularMDP, softmax
 
-from truth.problems import TabularMDP, softmax
+from sbac.lab.paper import TABLE_1
 
 GAMMAS = [0.9, 0.99]
 
@@ -197,57 +198,50 @@ def test_affine_rewards_change_the_best_policy_where_episodes_end() -> None:
     assert best((rewards - rewards.min()) / (rewards.max() - rewards.min())) == 1
 
 
-# Table 1 as printed: the 15 MuJoCo tasks (row order: random, medium, medium-replay, expert, medium-expert, each for
-# cheetah, walker, hopper), the printed mean, the 4 Adroit tasks, the printed mean. NAN: not reported.
 NAN = float("nan")
-MUJOCO = {
-    "BCQ": ([2.2, 4.9, 10.6, 40.7, 53.1, 54.5, 38.2, 15.0, 33.1, NAN, NAN, NAN, 64.7, 57.5, 110.9], 40.5),
-    "BEAR": ([25.1, 7.3, 11.4, 41.7, 59.1, 52.1, 38.6, 19.2, 33.7, 108.2, 106.1, 110.3, 53.4, 40.1, 96.3], 53.5),
-    "BRAC-p": ([24.1, -0.2, 11.0, 43.8, 77.5, 32.7, 45.4, -0.3, 0.6, 3.8, -0.2, 6.6, 44.2, 76.9, 1.9], 24.5),
-    "BRAC-v": ([31.2, 1.9, 12.2, 46.3, 81.1, 31.1, 47.7, 0.9, 0.6, -1.1, 0.0, 3.7, 41.9, 81.6, 0.8], 25.3),
-    "BRAC+": ([26.4, 16.7, 12.5, 46.6, 75.1, 53.2, 46.1, 39.0, 72.7, NAN, NAN, NAN, 61.2, 95.3, 112.9], 54.8),
-    "SBAC": ([28.7, 1.3, 16.7, 51.4, 81.1, 99.6, 48.2, 78.3, 98.9, 98.7, 113.7, 112.2, 93.1, 112.4, 112.8], 76.4),
-    "AlgaeDICE": ([-0.3, 0.5, 0.9, -2.2, 0.3, 1.2, -2.1, 0.6, 1.1, NAN, NAN, NAN, -0.8, 0.4, 1.1], 0.1),
-    "CQL": ([35.4, 7.0, 10.8, 44.4, 79.2, 58.0, 46.2, 26.7, 48.6, 104.8, 153.9, 109.9, 62.4, 98.7, 111.0], 66.5),
-    "F-BRC": ([33.3, 1.5, 11.3, 41.3, 78.8, 99.4, 43.2, 41.8, 35.6, 108.4, 103.0, 112.3, 93.3, 105.2, 112.4], 68.0),
+PRINTED = {  # the means of Table 1 over the MuJoCo and the Adroit tasks
+    "bcq": (40.5, 17.3),
+    "bear": (53.5, -0.3),
+    "brac-p": (24.5, 1.0),
+    "brac-v": (25.3, 0.1),
+    "brac-plus": (54.8, 20.1),
+    "sbac": (76.4, 24.3),
+    "algae-dice": (0.1, -0.8),
+    "cql": (66.5, 16.9),
+    "fisher-brc": (68.0, NAN),
 }
-ADROIT = {
-    "BCQ": ([68.9, 0.5, 0.0, -0.1], 17.3),
-    "BEAR": ([-1.0, 0.3, -0.3, -0.3], -0.3),
-    "BRAC-p": ([8.1, 0.3, -0.3, -0.3], 1.0),
-    "BRAC-v": ([0.6, 0.2, -0.3, -0.3], 0.1),
-    "BRAC+": ([64.9, 3.9, 11.5, 0.2], 20.1),
-    "SBAC": ([78.8, 7.7, 10.1, 0.6], 24.3),
-    "AlgaeDICE": ([-3.3, 0.3, -0.0, -0.1], -0.8),
-    "CQL": ([55.8, 2.1, 9.1, 0.4], 16.9),
-}
-MEDIUM = {"hopper": 5}
-REPLAY = {"walker": 7, "hopper": 8}
+HANDS = [task for task in TABLE_1 if task.endswith("-human")]
+BODIES = [task for task in TABLE_1 if task not in HANDS]
+
+
+def column(method: str, tasks: list[str]) -> np.ndarray:
+    """Its scores; NaN where the table has none."""
+    return np.array([TABLE_1[task].get(method, (NAN, None))[0] for task in tasks])
+
+
+def mean(scores: np.ndarray) -> float:
+    """Of those that are there."""
+    return float(np.mean(scores[np.isfinite(scores)])) if np.isfinite(scores).any() else NAN
 
 
 def test_printed_means_of_the_table() -> None:
     """One is wrong, two are cut off instead of rounded, and three run over fewer tasks than the rest."""
-    means = {
-        (benchmark, name): (float(np.nanmean(scores)), printed)
-        for benchmark, table in (("mujoco", MUJOCO), ("adroit", ADROIT))
-        for name, (scores, printed) in table.items()
-    }
-    off = {key for key, (mean, printed) in means.items() if abs(mean - printed) > 0.0501}
-    assert off == {("mujoco", "SBAC"), ("mujoco", "F-BRC"), ("adroit", "BRAC-p")}
-    assert np.isclose(means["mujoco", "SBAC"][0], 1147.1 / 15) and np.isclose(means["mujoco", "F-BRC"][0], 1020.8 / 15)
-    assert np.isclose(means["adroit", "BRAC-p"][0], 1.95)
-    counted = {name: int(np.isfinite(scores).sum()) for name, (scores, _) in MUJOCO.items()}
-    assert {name for name, tasks in counted.items() if tasks == 12} == {"BCQ", "BRAC+", "AlgaeDICE"}
-    shared = np.isfinite(MUJOCO["BCQ"][0])
-    assert np.isclose(np.array(MUJOCO["SBAC"][0])[shared].mean(), 68.5, atol=0.05)
+    means = {name: [mean(column(name, tasks)) for tasks in (BODIES, HANDS)] for name in PRINTED}
+    off = {(name, i) for name, both in PRINTED.items() for i in (0, 1) if abs(means[name][i] - both[i]) > 0.0501}
+    assert off == {("sbac", 0), ("fisher-brc", 0), ("brac-p", 1)}
+    assert np.isclose(means["sbac"][0], 1147.1 / 15) and np.isclose(means["fisher-brc"][0], 1020.8 / 15)
+    assert np.isclose(means["brac-p"][1], 1.95)
+    fewer = {name for name in PRINTED if np.isfinite(column(name, BODIES)).sum() == 12}
+    assert fewer == {"bcq", "brac-plus", "algae-dice"}
+    assert np.isclose(column("sbac", BODIES)[np.isfinite(column("bcq", BODIES))].mean(), 68.5, atol=0.05)
 
 
 def test_replay_scores_stand_outside_what_the_other_columns_data_gave() -> None:
     """The other columns are D4RL v0 results. SBAC's medium-replay scores exceed all of them by far more than its
     scores on other tasks do, and lie where published v2 results lie (IQL, TD3+BC, ReBRAC: walker 74 to 82, hopper 61
     to 98); its hopper-medium equals a v0 result (F-BRC 99.4). Evidence, not proof: no version is stated."""
-    others = np.array([scores for name, (scores, _) in MUJOCO.items() if name != "SBAC"])
-    lead = np.array(MUJOCO["SBAC"][0]) - np.nanmax(others, axis=0)
-    assert lead[REPLAY["walker"]] > 35 and lead[REPLAY["hopper"]] > 25
-    assert np.delete(lead, list(REPLAY.values())).max() < 10
-    assert abs(lead[MEDIUM["hopper"]]) < 0.5
+    others = [column(name, BODIES) for name in PRINTED if name != "sbac"]
+    lead = dict(zip(BODIES, column("sbac", BODIES) - np.nanmax(others, axis=0), strict=True))
+    assert lead.pop("walker2d-medium-replay") > 35 and lead.pop("hopper-medium-replay") > 25
+    assert max(lead.values()) < 10
+    assert abs(lead["hopper-medium"]) < 0.5

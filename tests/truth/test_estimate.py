@@ -1,10 +1,11 @@
 """Phase estimate of SBAC against exact answers: mu against a known conditional, Q^mu against solved systems."""
 
 import numpy as np
+from tests.truth.logged import Linear
 
 import sbac
 from sbac.files import load_arrays
-from sbac.policy.formulas import forward
+from sbac.policy.formulas import TanhGaussian, forward
 
 
 def q_values(folder, observations, actions, networks="estimate/critic", run=0):
@@ -40,13 +41,11 @@ def test_mu_recovers_a_known_conditional_gaussian(tmp_path) -> None:
     ends = np.zeros(len(s), bool)
     ends[99::100] = True
     data = sbac.Dataset(observations=s, actions=a, rewards=s[:, 0], terminals=np.zeros_like(ends), timeouts=ends)
-    run = fit(data, tmp_path / "run", 4000)
+    run = fit(data, tmp_path / "run", 2500)
     policy = run.policies[0]  # pi starts as mu, and takes no step
     probe = rng.uniform(-0.9, 0.9, (500, 2)).astype(np.float32)
     want_mean = np.stack([0.8 * probe[:, 0], -0.5 * probe[:, 1] + 0.3], axis=1)
     want_std = np.stack([0.2 + 0.15 * probe[:, 1], np.full(len(probe), 0.4)], axis=1)
-    from sbac.policy.formulas import TanhGaussian
-
     mean, log_std = TanhGaussian().parts(policy.arrays, probe)
     assert np.abs(mean - want_mean).mean() < 0.03
     assert np.abs(np.exp(log_std) / want_std - 1).mean() < 0.1
@@ -116,14 +115,14 @@ def assert_close(problem: Tabular, fitted: np.ndarray, truth: np.ndarray) -> Non
 
 def test_q_mu_of_a_random_tabular_mdp(tmp_path) -> None:
     problem = Tabular(3, ends=True)
-    fit(problem.data, tmp_path / "run", 6000, discount=0.9)
+    fit(problem.data, tmp_path / "run", 3000, discount=0.9)
     assert_close(problem, problem.fitted(tmp_path / "run"), problem.expectile_values(0.5))
 
 
 def test_expectile_values_of_a_random_tabular_mdp(tmp_path) -> None:
     """At 0.5 they are Q^mu's, at 0.9 near the best that mu shows; each is told from the other."""
     problem = Tabular(3, ends=True)
-    fit(problem.data, tmp_path / "run", 6000, discount=0.9, critic="expectile", tau=[0.5, 0.9])
+    fit(problem.data, tmp_path / "run", 3000, discount=0.9, critic="expectile", tau=[0.5, 0.9])
     mean, high = problem.expectile_values(0.5), problem.expectile_values(0.9)
     assert (high - mean).min() > tolerance(high)
     assert_close(problem, problem.fitted(tmp_path / "run", run=0), mean)
@@ -134,45 +133,18 @@ def test_the_fixed_point_of_the_penalised_bellman_equation(tmp_path) -> None:
     """pi rests at the clone, which costs nothing: with a share of 1, Q^pi is what it is without a price."""
     problem = Tabular(4, ends=False)
     options = {"critic": "pi", "critic_penalty": [0.0, 1.0], "penalty": 1.0, "policy_learning_rate": 0.0}
-    fit(problem.data, tmp_path / "run", 2000, improve=3000, discount=0.5, **options)
+    fit(problem.data, tmp_path / "run", 1000, improve=1500, discount=0.5, **options)
     free, priced = (problem.fitted(tmp_path / "run", networks="improve/following", run=i) for i in (0, 1))
     np.testing.assert_allclose(priced, free, atol=tolerance(free))
 
 
 def test_q_mu_of_a_linear_gaussian_system(tmp_path) -> None:
-    """s' = A s + B a + noise, a = K s + noise, r = -(s's + a'a): Q^mu is quadratic and known."""
-    rng = np.random.default_rng(1)
-    discount = 0.9
-    A, B, K = np.array([[0.9, 0.2], [0.0, 0.7]]), np.array([[0.0], [0.5]]), np.array([[-0.1, -0.3]])
-    noise, spread = 0.1, 0.2
-    closed = A + B @ K
-    P = np.zeros((2, 2))
-    for _ in range(2000):
-        P = np.eye(2) + K.T @ K + discount * closed.T @ P @ closed
-    # V(s) = -(s'Ps + c); c solves the constant part: exploration noise and process noise.
-    c = (spread**2 * (1 + discount * (B.T @ P @ B)[0, 0]) + discount * noise**2 * np.trace(P)) / (1 - discount)
-
-    def truth(s, a):
-        step = s @ A.T + a @ B.T
-        future = np.einsum("ni,ij,nj->n", step, P, step) + noise**2 * np.trace(P) + c
-        return -((s**2).sum(1) + (a**2).sum(1)) - discount * future
-
-    obs, act, rew, out = [], [], [], []
-    for _ in range(600):
-        s = rng.uniform(-1, 1, 2)
-        for t in range(50):
-            a = np.clip(K @ s + spread * rng.normal(size=1), -0.99, 0.99)
-            obs.append(s)
-            act.append(a)
-            rew.append(-(s @ s + a @ a))
-            out.append(t == 49)
-            s = A @ s + B @ a + noise * rng.normal(size=2)
-    o, a = np.array(obs), np.array(act)
-    data = sbac.Dataset(
-        observations=o, actions=a, rewards=np.array(rew), terminals=np.zeros(len(o), bool), timeouts=np.array(out)
-    )
-    fit(data, tmp_path / "run", 6000, discount=discount)
-    probe = rng.integers(len(o), size=1000)
-    found, want = q_values(tmp_path / "run", o[probe], a[probe]), truth(o[probe], a[probe])
+    """Q^mu is quadratic and known."""
+    world = Linear.random(0, obs=2)
+    data = sbac.Dataset(**world.log(600, 0))
+    fit(data, tmp_path / "run", 3000, discount=world.discount)
+    probe = np.random.default_rng(0).integers(len(data), size=1000)
+    s, a = data.observations[probe].astype(float), data.actions[probe].astype(float)
+    found, want = q_values(tmp_path / "run", s, a / world.bound), world.logged_q(s, a)
     assert np.corrcoef(found, want)[0, 1] > 0.97
     assert np.abs(found - want).mean() < 0.15 * want.std() + 0.05

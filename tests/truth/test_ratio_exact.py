@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
+from tests.truth.problems import TabularMDP
 
 from sbac.ratio import FitConfig, RatioBatch, RatioConfig, classifier, mmd, printed
 from sbac.ratio.base import product
-from truth.problems import TabularMDP
 
 Loss = Callable[[RatioConfig, RatioBatch, Array, Array], Array]  # the last two: tables of log w and the target's
 SETTINGS = [(gamma, ends) for gamma in (0.9, 0.99) for ends in (False, True)]

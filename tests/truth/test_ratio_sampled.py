@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.truth.problems import LinearGaussian, correlation, effective_size, skill
 
 import sbac
 from sbac.ratio import RatioWarning, VisitationRatio
-from truth.problems import LinearGaussian, correlation, effective_size, skill
 
-# Controls found by LinearGaussian.with_ess, for true effective sample sizes of 0.5, 0.25 and 0.25.
+# Controls that give the true w effective sample sizes of 0.5, 0.25 and 0.25.
 SMALL = LinearGaussian.random(2, 2, 1, shift=0.8, control=0.2186)
 HEAVY = LinearGaussian.random(0, 4, 2, shift=1.8, control=0.2268)  # beta's effective sample size is below 1 %
 NARROW = LinearGaussian.random(0, 8, 3, shift=0.7, control=0.3369, std_ratio=0.1)  # pi's std a tenth of mu's
@@ -22,19 +22,22 @@ def estimate(
     discount: float,
     trajectories: int,
     *,
-    beta_sign: float = 1.0,
     std_floor: float = 0.5,
-    swap: bool = False,
     **options: Any,
 ) -> VisitationRatio:
     """Through the public call, with its warning let pass: what it warns of is asserted here in numbers."""
     data = system.sample(trajectories, seed=0)
-    first, second = ("next_states", "states") if swap else ("states", "next_states")
-    log_ratio = beta_sign * system.log_ratio(data["states"], data["actions"], std_floor)
+    log_ratio = system.log_ratio(data["states"], data["actions"], std_floor)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RatioWarning)
         return sbac.visitation_ratio(
-            data[first], log_ratio, data[second], data["terminals"], data["initial_states"], discount, **options
+            data["states"],
+            log_ratio,
+            data["next_states"],
+            data["terminals"],
+            data["initial_states"],
+            discount,
+            **options,
         )
 
 
@@ -65,11 +68,6 @@ def test_default_is_right_at_long_horizon() -> None:
     assert result.good(), result
 
 
-def test_inverted_beta_fails_the_same_assertions() -> None:
-    result = marks(SMALL, 0.99, 100, beta_sign=-1.0, **QUICK)
-    assert not result.good() and result.skill < 0, result
-
-
 def test_printed_form_fails_the_same_assertions_at_its_lower_clip_and_warns() -> None:
     data = SMALL.sample(100, seed=0)
     log_ratio = SMALL.log_ratio(data["states"], data["actions"])
@@ -89,13 +87,6 @@ def test_printed_form_fails_the_same_assertions_at_its_lower_clip_and_warns() ->
     assert not result.good() and abs(result.skill) < 0.01, result
     assert ratio.diagnostics["share_at_clip"] > 0.95
     assert np.isclose(np.median(ratio(data["states"])), np.exp(-2.0), rtol=1e-3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("broken", [{"beta_sign": 0.0}, {"swap": True}], ids=["no beta", "s and s' swapped"])
-def test_other_mistakes_fail_them_too(broken: dict[str, Any]) -> None:
-    result = marks(SMALL, 0.99, 100, **QUICK, **broken)
-    assert not result.good() and result.skill < 0.5, result
 
 
 def test_short_horizon_tells_the_initial_states_from_the_data() -> None:

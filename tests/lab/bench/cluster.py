@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from tests.small import make_log
 
-from sbac.data import Dataset
 from sbac.lab.bench.bench import Bench
 from sbac.lab.bench.finding import CellFinder
 from sbac.lab.bench.node import run_task
@@ -44,27 +43,8 @@ class InProcess(RayCluster):
         return run_task(task, *(self.stored[i] for i in stored))
 
 
-def make_data(
-    rows: int = 600, seed: int = 0, observations: int = 3, episode: int = 50, stores_next: bool = False
-) -> Dataset:
-    rng = np.random.default_rng(seed)
-    ends = np.zeros(rows, bool)
-    ends[episode - 1 :: episode] = True
-    states = rng.normal(size=(rows, observations))
-    return Dataset(
-        observations=states,
-        actions=rng.uniform(-2, 2, (rows, 1)),
-        rewards=rng.normal(size=rows),
-        terminals=np.zeros(rows, bool),
-        timeouts=ends,
-        next_observations=states + 1 if stores_next else None,
-        action_low=[-2.0],
-        action_high=[2.0],
-    )
-
-
-def make_log(path: Path, **options: Any) -> str:
-    make_data(**options).save(path)
+def save_log(path: Path, rows: int = 600, episode: int = 50, **options: Any) -> str:
+    make_log(rows, episode, **options).save(path)
     return str(path)
 
 

@@ -25,9 +25,10 @@ def kill_one_that_trains(cluster: Any, nodes: list[Any]) -> None:
 
 
 def main() -> None:
-    sys.path.insert(0, str(Path(__file__).parents[2]))
+    sys.path.insert(0, str(Path(__file__).parents[3]))
     Cluster = importlib.import_module("ray.cluster_utils").Cluster
-    from lab.bench.cluster import make_bench, small_cells
+    from tests.lab.bench.cluster import make_bench, small_cells
+
     from sbac.lab.bench.final import say_at_once
     from sbac.lab.bench.ray_cluster import connected
     from sbac.lab.bench.runner import run_bench

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.lab.bench.cluster import PROTOCOL, SMALL, InProcess, make_bench, save_log, small_cells, status_of
 
 import sbac
-from lab.bench.cluster import PROTOCOL, SMALL, InProcess, make_bench, make_data, make_log, small_cells, status_of
 from sbac.cli import main
 from sbac.errors import UserError
 from sbac.lab.bench import finding
@@ -45,12 +45,12 @@ def executor(request: pytest.FixtureRequest) -> Executor:
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return make_log(tmp_path_factory.mktemp("data") / "log.npz")
+    return save_log(tmp_path_factory.mktemp("data") / "log.npz")
 
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return make_log(tmp_path_factory.mktemp("data") / "other.npz", rows=900, seed=1)
+    return save_log(tmp_path_factory.mktemp("data") / "other.npz", rows=900, seed=1)
 
 
 def cells(log: str, **changes: Any) -> list[Cell]:
@@ -129,8 +129,8 @@ def test_stopped_anywhere_it_continues(
 
 
 def test_cells_of_a_method_on_data_of_equal_shape_make_even_groups(log: str, other: str, tmp_path: Path) -> None:
-    wide = make_log(tmp_path / "wide.npz", observations=6)
-    wanted = small_cells([log, wide, other, make_log(tmp_path / "third.npz")])
+    wide = save_log(tmp_path / "wide.npz", observations=6)
+    wanted = small_cells([log, wide, other, save_log(tmp_path / "third.npz")])
     for together, groups in (
         (None, [["log", "other", "third"], ["wide"]]),
         (2, [["log"], ["wide"], ["other", "third"]]),
@@ -174,7 +174,7 @@ def test_what_another_process_finishes_meanwhile_is_taken(log: str, finished: Pa
 
 
 def test_of_cells_that_train_together_one_bad_one_is_told_of(log: str, tmp_path: Path, executor: Executor) -> None:
-    fleeting = make_log(tmp_path / "fleeting.npz", seed=1, episode=1)  # every row a time limit: no next state
+    fleeting = save_log(tmp_path / "fleeting.npz", seed=1, episode=1)  # every row a time limit: no next state
     status = run_bench(make_bench(small_cells([log, fleeting], "td3-bc"), tmp_path / "results", together=5), executor)
     assert "1 of 2 cells done" in status.view()
     ((cell, reason),) = status.failures.items()
@@ -202,11 +202,11 @@ def test_data_without_an_environment_is_refused_before_training(log: str, tmp_pa
 
 
 def test_data_that_changes_while_the_bench_runs_is_refused(tmp_path: Path) -> None:
-    log = make_log(tmp_path / "log.npz")
+    log = save_log(tmp_path / "log.npz")
     finder = make_bench([], tmp_path).finder
     at = finder.place(small_cells([log])[0])
-    make_log(tmp_path / "log.npz", seed=1)
-    finder.place(small_cells([make_log(tmp_path / "other.npz")])[0])
+    save_log(tmp_path / "log.npz", seed=1)
+    finder.place(small_cells([save_log(tmp_path / "other.npz")])[0])
     with pytest.raises(UserError, match="has changed"):
         finder.data(at)
 
@@ -248,14 +248,6 @@ def test_bad_arguments(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> No
         err = capsys.readouterr().err
         assert err.startswith("error: ") and word in err and err.count("\n") == 1, err
     assert not (tmp_path / "out").exists()
-
-
-def test_evaluation_at_chosen_steps(tmp_path: Path) -> None:
-    options = {"steps": 10, "hidden": [8], "batch_size": 8, "environment": "Pendulum-v1", "episodes": 1, "workers": 1}
-    run = sbac.train(make_data(), "bc", out=tmp_path / "run", evaluate_at=[7, 3, 99], **options)
-    assert [row["step"] for row in run.evaluations] == [3, 7, 10]
-    with pytest.raises(UserError, match="evaluation"):
-        sbac.train(make_data(), "bc", out=tmp_path / "run", evaluate_at=[3], resume=True, **options)
 
 
 # --- Files --------------------------------------------------------------------------------------------------------

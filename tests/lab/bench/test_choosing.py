@@ -5,12 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.report.synthetic import record
 
-from report.synthetic import parsed, record, record_json
 from sbac.lab.cells import CellRecord
 from sbac.lab.naming import collect
 from sbac.lab.representing import BEST, ONE, chosen_by, represent
-from sbac.text import steps_text
 
 
 def swap_final(cell: CellRecord, first: float, second: float) -> CellRecord:
@@ -26,22 +25,6 @@ def test_settings_are_chosen_on_other_episodes_than_those_reported() -> None:
         (chosen,) = represent(series, way).values()
         assert chosen.setting == {"alpha": 2.0}  # best on the last evaluation, though not on the final episodes
         assert chosen.mean == pytest.approx(40.0, abs=0.5) and chosen_by(chosen) == pytest.approx(60.0, abs=0.5)
-
-
-def test_one_setting_for_all_tasks_and_the_best_for_each() -> None:
-    series = collect(
-        [
-            record("hopper-medium-made", means={0.5: 90.0, 2.0: 80.0}),
-            record("walker2d-medium-made", means={0.5: 20.0, 2.0: 70.0}, key="1" * 12),
-        ]
-    )
-    one, best = represent(series, ONE), represent(series, BEST)
-    assert {data: s.setting["alpha"] for (data, _), s in one.items()} == {
-        "hopper-medium-made": 2.0,
-        "walker2d-medium-made": 2.0,
-    }
-    assert best["hopper-medium-made", "sbac"].setting == {"alpha": 0.5}
-    assert best["walker2d-medium-made", "sbac"].setting == {"alpha": 2.0}
 
 
 def test_what_a_preset_has_for_each_task_is_one_setting() -> None:
@@ -86,26 +69,8 @@ def test_lengths_and_presets_are_never_mixed() -> None:
     }
 
 
-def test_a_diverged_policy_counts_as_a_random_one() -> None:
-    cell = record_json(means={2.0: 60.0}, seeds=1)
-    cell["final"][0]["returns"] = [None] * 100
-    (series,) = collect([parsed(cell)])
-    assert series.mean == pytest.approx(0.0)
-
-
 def test_curves_count_steps_over_all_phases() -> None:
     series = collect([record(means={2.0: 60.0})])[0]
     steps = [step for step, _ in series.curve()]
     assert steps[0] == 1100 and steps[-1] == 2000
     assert series.curve()[-1][1] == pytest.approx([60.0] * 3, abs=1.0)
-
-
-def test_steps_in_short() -> None:
-    assert [steps_text(n) for n in (1_000_000, 200_000, 1_500_000, 2500, 999, 1234)] == [
-        "1M",
-        "200k",
-        "1.5M",
-        "2.5k",
-        "999",
-        "1234",
-    ]

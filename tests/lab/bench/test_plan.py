@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.lab.bench.cluster import PROTOCOL, save_log, small_cells
+from tests.small import make_log
 
-from lab.bench.cluster import PROTOCOL, make_data, make_log, small_cells
 from sbac.algorithms import REGISTRY, find
 from sbac.errors import UserError
 from sbac.lab.bench.code import code_version, sources
@@ -103,13 +104,13 @@ def test_data_is_known_by_its_hash_and_made_data_by_what_it_was_made_from(
 ) -> None:
     monkeypatch.setenv("SBAC_DATA", str(tmp_path))
     made = '{"ladder": "abc", "tier": "medium", "size": 600, "seed": 0, "mujoco": "3.4.0"}'
-    columns = {name: getattr(make_data(), name) for name in ("observations", "actions", "rewards", "terminals")}
+    columns = {name: getattr(make_log(600, 50), name) for name in ("observations", "actions", "rewards", "terminals")}
     labels = {"name": "hopper-medium-made", "kind": "made", "task": "hopper-medium-made", "identity": made}
     columns["actions"] = columns["actions"] / 2
     arrays = {**columns, **{name: np.array(label) for name, label in labels.items()}}
     np.savez(tmp_path / "hopper-medium-made.npz", allow_pickle=False, **arrays)
     assert load_with_identity("hopper-medium-made")[1] == made
-    assert load_with_identity(make_log(tmp_path / "log.npz"))[1] == make_data().hash
+    assert load_with_identity(save_log(tmp_path / "log.npz"))[1] == make_log(600, 50).hash
 
 
 def test_code_version_covers_what_a_method_imports() -> None:

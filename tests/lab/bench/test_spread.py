@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.lab.bench.cluster import InProcess, make_bench, save_log, small_cells
+from tests.lab.bench.ray_nodes import STEPS
 
-from lab.bench.cluster import InProcess, make_bench, make_log, small_cells
-from lab.bench.ray_nodes import STEPS
 from sbac.cli import main
 from sbac.data import load
 from sbac.errors import UserError
@@ -30,7 +30,7 @@ VARY = ("machine", "date", "seconds")
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("data")
-    return [make_log(folder / f"log{i}.npz", rows=300, seed=i) for i in range(3)]
+    return [save_log(folder / f"log{i}.npz", rows=300, seed=i) for i in range(3)]
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def assert_same_results(ours: Path, theirs: Path) -> None:
 
 @pytest.mark.parametrize("stores_next", [False, True])
 def test_a_dataset_arrives_as_it_was(tmp_path: Path, stores_next: bool) -> None:
-    data = load(make_log(tmp_path / "log.npz", stores_next=stores_next))
+    data = load(save_log(tmp_path / "log.npz", stores_next=stores_next))
     back, identity = unpack_dataset(pack_dataset(data, "it"))
     assert identity == "it"
     assert back.hash == data.hash and (back.name, back.kind, back.task) == (data.name, data.kind, data.task)

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import sbac
-from report.synthetic import parsed, record, record_json
 from sbac.cli import main
 from sbac.lab.cells import write_cell
 from sbac.lab.naming import collect
 from sbac.lab.report.markdown import BEGIN, END, results_markdown, write_tables
 from sbac.report.page import runs_page
 from sbac.results.measured import MeasuredRun
+from tests.report.synthetic import parsed, record, record_json
 
 HOSTILE = "</script><script>window.hostile = 1</script><img src=x onerror='window.hostile = 1'>"
 
@@ -52,13 +52,6 @@ def test_a_page_holds_everything() -> None:
     assert ends == pytest.approx([60.0], abs=1.0)
     assert {"outcome", "scores", "curves", "logged", "histograms"} <= {a.get("id") for _, a in page.tags}
     assert "ratio_ess " in page.texts and "A title" in page.texts and page.count("table") >= 4
-
-
-def test_the_subtitle_counts_datasets_and_environments_apart() -> None:
-    online = record_json(algorithm="td3", key="9" * 12)
-    online["data"] |= {"name": "Hopper-v4", "kind": "online", "task": None}
-    assert "1 dataset · 1 environment · 2 methods" in page_of(record(), parsed(online))
-    assert "1 dataset · 1 method" in page_of(record())
 
 
 def test_nothing_comes_from_elsewhere() -> None:
