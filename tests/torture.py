@@ -40,33 +40,42 @@ class Ended:
 
 
 def run(arguments: list[str], folder: Path, before: Callable[[], None] = lambda: None) -> Ended:
-    """A command of sbac in a forked process that `before` has prepared; one that hangs is killed: code 999."""
-    out = folder / "output.txt"
+    """A command of sbac in a forked process that `before` has prepared."""
+
+    def work() -> int:
+        from sbac import cli
+
+        before()
+        return cli.main(arguments)
+
+    ended = forked(work, folder / "output.txt")
+    return Ended(ended.code, ended.text[-300:])
+
+
+def forked(work: Callable[[], int], out: Path, patience: float = PATIENCE) -> Ended:
+    """`work` in a forked process, its output in a file; one that hangs is killed: code 999."""
     child = os.fork()
     if not child:
-        _work(arguments, out, before)
-    until = time.monotonic() + PATIENCE
+        _work(work, out)
+    until = time.monotonic() + patience
     while time.monotonic() < until:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
-            return Ended(os.waitstatus_to_exitcode(status), out.read_text(errors="replace")[-300:])
+            return Ended(os.waitstatus_to_exitcode(status), out.read_text(errors="replace"))
         time.sleep(0.01)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return Ended(999, out.read_text(errors="replace")[-300:])
+    return Ended(999, out.read_text(errors="replace"))
 
 
-def _work(arguments: list[str], out: Path, before: Callable[[], None]) -> NoReturn:
-    """The command, its output in a file; this process ends with it."""
+def _work(work: Callable[[], int], out: Path) -> NoReturn:
+    """The work of this process, which ends with it."""
     code = 1
     try:
         with out.open("wb") as file:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
-        from sbac import cli
-
-        before()
-        code = cli.main(arguments)
+        code = work()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException:

@@ -31,7 +31,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.exporting.policies import make_policy
 from tests.mutations import VALUES, places
-from tests.torture.processes import make_log, start, wait
+from tests.small import make_log
+from tests.torture import forked
 
 MEMORY, PATIENCE = 3 * 2**30, 120
 TOGETHER = 50
@@ -195,7 +196,7 @@ def make_run(folder: Path) -> None:
     """A small run that was evaluated, judged and tried, with a bench's cell beside it."""
     from sbac import cli
 
-    make_log(folder / "log.npz", rows=600)
+    make_log(rows=600, episode=50).save(folder / "log.npz")
     words = ["train", str(folder / "log.npz"), "--steps", "40", "--hidden", "8", "--batch-size", "8", "--seeds", "2"]
     words += [
         "--alpha",
@@ -331,8 +332,7 @@ def attack(name: str, folder: Path, count: int, seed: int, prepare: Callable[...
     failures, began, number = 0, time.monotonic(), 0
     while number < count and time.monotonic() - began < seconds:
         out, last = folder.parent / "output.txt", min(count, number + TOGETHER)
-        child = start(lambda: cases(name, folder, range(number, last), seed, prepare), out)  # noqa: B023
-        ended = wait(child, out, TOGETHER * PATIENCE)
+        ended = forked(lambda: cases(name, folder, range(number, last), seed, prepare), out, TOGETHER * PATIENCE)  # noqa: B023
         for line in (line for line in ended.text.splitlines() if line.startswith("@")):
             number, (code, file, *wrong) = int(line[1:].split()[0]) + 1, line.split()[1:]
             ends[code] += 1
@@ -374,7 +374,7 @@ def main() -> int:
         made = folder / "records"
         made.mkdir()
         text = folder / "made.txt"
-        ended = wait(start(lambda: make_run(made) or 0, text), text, TOGETHER * PATIENCE)
+        ended = forked(lambda: make_run(made) or 0, text, TOGETHER * PATIENCE)
         assert ended.code == 0, ended.text
         (made / "run").rename(made / "whole")
         import sbac.lab.report.markdown

@@ -306,7 +306,7 @@ Cases = dict[str, list[dict[str, Any]]]
 """By log."""
 
 
-def pooled(by_log: Cases) -> dict[str, float]:
+def pooled(by_log: Cases) -> dict[str, Any]:
     """The shares that the issue asks for, over all cases."""
     listed = [c for cases in by_log.values() for c in cases]
     told = [c for c in listed if c["told"]]

@@ -21,7 +21,7 @@ TINY = Effort(2, 2, (32, 32), 64, (100, 100), 2e-3, 0.1, (32, 32), 100)
 def told(out: Path, log_name: str, effort: Any) -> dict[str, Any]:
     files = sorted((out / "policies" / log_name).glob("*.safetensors"))
     log, policies = read_log(sbac.load(out / "data" / f"{log_name}.npz"), 0.99), [sbac.Policy.load(f) for f in files]
-    values = judge(log, policies, effort, 0)
+    values: Any = judge(log, policies, effort, 0)  # type: ignore[call-arg]
     rolled = model_values(log, policies, values.fitted, effort, 0, Reporter())
     deviation = episode_deviation(log)
     answers: dict[str, Any] = {}

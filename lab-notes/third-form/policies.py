@@ -29,7 +29,7 @@ from sbac.training.folder import Folder
 from sbac.training.loop import train_runs
 from sbac.training.open_run import OpenRun
 from sbac.training.request import Evaluating, Grid, OfflineRequest
-from sbac.trust.behaviour import clone_policy, cloned
+from sbac.trust.behaviour import clone_policy
 from sbac.trust.choice import CLONE
 from sbac.trust.choosing import judged_candidates
 from sbac.trust.contenders import Contender
@@ -111,7 +111,7 @@ def judge(out: Path, scratch: Path, logs: Sequence[str], effort: str) -> None:
         began = time.monotonic()
         log = read_log(sbac.load(scratch / "data" / f"{name}.npz"), 0.99)
         question = Question(log, [], find_effort(effort))
-        clone_policy(log, question.once(cloned), 0).save(out / name / f"{CLONE}-{effort}.safetensors")
+        clone_policy(question).save(out / name / f"{CLONE}-{effort}.safetensors")
         files = [
             f for f in sorted((out / name).glob("*.safetensors")) if not f.stem.startswith(CLONE) or effort in f.stem
         ]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.mutations import copied
-from tests.small import TINY, make_log
+from tests.small import TINY, contents, make_log
 
 import sbac
 from sbac import files
@@ -126,3 +126,16 @@ def test_a_damaged_checkpoint_is_named_on_resume(finished: Path, tmp_path: Path)
     files.save_arrays(path, arrays, {"phase": 0})
     with pytest.raises(UserError, match=r"state-0\.safetensors: step is missing"):
         sbac.train(make_log(), "bc", out=out, resume=True, **TINY)
+
+
+def test_a_checkpoint_that_says_less_than_it_holds_is_refused(tmp_path: Path) -> None:
+    """Trained again from there, finished policies would be written over."""
+    out = tmp_path / "run"
+    sbac.train(make_log(), "one-step", out=out, **TINY)
+    path, kept = out / "checkpoint" / "state-0.safetensors", contents(out / "policies")
+    arrays, header = files.load_arrays(path)
+    for phase in range(int(header["phase"])):
+        files.save_arrays(path, arrays, {**header, "phase": phase})
+        with pytest.raises(UserError, match=rf"phase {phase}, step 0, but it holds states of 2 phases"):
+            sbac.train(make_log(), "one-step", out=out, resume=True, **TINY)
+    assert contents(out / "policies") == kept

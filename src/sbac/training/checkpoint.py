@@ -49,7 +49,7 @@ def write_state(path: Path, at: Position, states: Mapping[str, Arrays], failed: 
     files.save_arrays(path, arrays, meta)
 
 
-def _kept(number: int) -> str:
+def _kept(number: int | str = "") -> str:
     """Where the arrays of a policy that was kept lie: in no phase's place."""
     return f"failed:{number}"
 
@@ -87,9 +87,14 @@ class Checkpoint:
         if not path.exists():
             return Checkpoint(path, BEGINNING)
         with remedy(START_AGAIN):
-            meta = parse(Meta, files.load_arrays(path)[1], str(path))
+            arrays, header = files.load_arrays(path)
+            meta = parse(Meta, header, str(path))
             if not 0 <= meta.phase <= phases or not 0 <= meta.step < 2**31:
                 raise UserError(f"{path}: phase {meta.phase}, step {meta.step}; expected a phase from 0 to {phases}")
+            # A position before what was trained would train it again, over policies that are finished.
+            begun = len({name.split("/")[0] for name in arrays if not name.startswith(_kept())})
+            if begun > meta.phase + (meta.step > 0 or meta.phase == 0):
+                raise UserError(f"{path}: phase {meta.phase}, step {meta.step}, but it holds states of {begun} phases")
             return Checkpoint(path, Position(meta.phase, meta.step), meta.failed)
 
     @cached_property

@@ -18,7 +18,7 @@ from sbac.errors import UserError, listed, not_negative
 from sbac.policy import Policy
 from sbac.records import Settings
 from sbac.runs import Run
-from sbac.trust.behaviour import clone_policy, cloned
+from sbac.trust.behaviour import clone_policy
 from sbac.trust.choice import (
     CHOICE_FORMAT,
     CLONE,
@@ -86,7 +86,7 @@ def select(
     spent = find_effort(("full" if "full" in presets else "quick") if effort is None else effort)
     question = Question(log, [], spent, seed, progress)
     home = runs[0].folder if runs else None
-    clone = clone_policy(log, question.once(cloned), seed)
+    clone = clone_policy(question)
     judged = [*contenders(judged), Contender(CLONE, clone, None if home is None else home / CLONE_FILE)]
     question = replace(question, policies=[each.policy for each in judged if each.is_finite])
     candidates = [
