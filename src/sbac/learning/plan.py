@@ -99,7 +99,6 @@ CORES = ("cpu", "quick", [20_000, 10_000])
 TABLE = (
     PlanRow("a glance", "any", "quick", [3_000], 1, [LearnCandidate("bc", [{}], 10, algorithm="bc")], GLANCE, 20),
     PlanRow("two cores, 5 minutes", *CORES, 2, [replace(PI, seconds=150), replace(MU, seconds=32)], BRISK, 91),
-    PlanRow("two cores, 8 minutes", *CORES, 4, [replace(PI, seconds=240), replace(MU, seconds=47)], BRISK, 130),
     PlanRow("two cores, 15 minutes", *CORES, 5, [PI, MU, PI_QUARTER], QUICK, 190),
     PlanRow("two cores, 30 minutes", *CORES, 5, [PI, MU, PI_QUARTER, MU_SIXTEENTH, EXPECTILE], QUICK, 270),
     PlanRow(
