@@ -9,6 +9,7 @@ case, and the same seed repeats it. Bytes are damaged by `make torture`, which a
 
 import argparse
 import collections
+import copy
 import contextlib
 import io
 import json
@@ -87,7 +88,7 @@ def strange(value: Any, rng: random.Random) -> bytes:
         elif kind == "raw":
             holder[last], raw = MARK, rng.choice(RAW)
         else:
-            holder[last] = rng.choice(STRANGE)
+            holder[last] = copy.deepcopy(rng.choice(STRANGE))
     return json.dumps(value).encode().replace(json.dumps(MARK).encode(), raw)
 
 

@@ -135,7 +135,11 @@ class RunRecord:
     @cached_property
     def common(self) -> list[CommonFields]:
         """Of every run, the fields that all methods have."""
-        return [parse(CommonFields, run, f"config.json: runs[{i}]") for i, run in enumerate(self.runs)]
+        fields = [parse(CommonFields, run, f"config.json: runs[{i}]") for i, run in enumerate(self.runs)]
+        for i, of_run in enumerate(fields):
+            if not of_run.steps:
+                raise UserError(f"config.json: runs[{i}].steps: it is empty; expected the steps of every phase")
+        return fields
 
 
 @dataclass(frozen=True)
