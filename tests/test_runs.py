@@ -90,7 +90,7 @@ def test_a_row_without_its_columns_is_named(folder: Path) -> None:
         ({"evaluation": None}, "evaluation is None; expected an object"),
         ({"runs": [{"steps": [10]}]}, "runs[0]: seed is missing"),
         ({"runs": [{"seed": 0, "steps": 10}]}, "runs[0]: steps is 10; expected a list"),
-        ({"runs": [{"seed": 0, "steps": []}]}, "runs[0].steps: it is empty"),
+        ({"runs": [{"seed": 0, "steps": []}]}, "runs[0]: steps is []; expected the steps of every phase"),
         ({"runs": []}, "1 labels for 0 runs; expected one for each"),
         ({"format": 9}, "not a run of this version of sbac (expected format 1)"),
     ],

@@ -9,8 +9,8 @@ case, and the same seed repeats it. Bytes are damaged by `make torture`, which a
 
 import argparse
 import collections
-import copy
 import contextlib
+import copy
 import io
 import json
 import os

@@ -152,6 +152,7 @@ def main() -> None:
     parser.add_argument("what", choices=("kill", "interrupt"))
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's job in the background ignores
     small_table()
     asked.out.mkdir(parents=True, exist_ok=True)
     if not (asked.out / "log.npz").exists():

@@ -135,11 +135,7 @@ class RunRecord:
     @cached_property
     def common(self) -> list[CommonFields]:
         """Of every run, the fields that all methods have."""
-        fields = [parse(CommonFields, run, f"config.json: runs[{i}]") for i, run in enumerate(self.runs)]
-        for i, of_run in enumerate(fields):
-            if not of_run.steps:
-                raise UserError(f"config.json: runs[{i}].steps: it is empty; expected the steps of every phase")
-        return fields
+        return [parse(CommonFields, run, f"config.json: runs[{i}]") for i, run in enumerate(self.runs)]
 
 
 @dataclass(frozen=True)
@@ -389,7 +385,8 @@ def read_record(path: Path) -> RunRecord:
         raise UserError(f"{where}: not a run of this version of sbac (expected format {FORMAT})")
     record = parse(RunRecord, value, str(where))
     for i, run in enumerate(record.runs):
-        parse(CommonFields, run, f"{where}: runs[{i}]")
+        if not parse(CommonFields, run, f"{where}: runs[{i}]").steps:
+            raise UserError(f"{where}: runs[{i}]: steps is []; expected the steps of every phase")
         for name in sorted(set(run) ^ set(record.runs[0])):
             raise UserError(
                 f"{where}: {name} is in runs[0] or in runs[{i}] alone; expected the same fields in all runs"
