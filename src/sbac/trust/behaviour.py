@@ -16,7 +16,7 @@ from sbac.trust.log import Acts, JudgedLog
 
 STEPS, BATCH, RATE = 3_000, 256, 1e-3
 POLICY_STEPS = 10_000
-"""Of the clone that may be taken: with 3,000 it measures distances as well, but acts half as well."""
+"""Of the clone that may be taken, which acts better than one of 3,000. Distances are measured by the latter."""
 NARROWEST = 0.02
 """A deviation of the log counts as at least this, before the tanh: a log without noise has none to measure by."""
 COMPARED = 20_000
