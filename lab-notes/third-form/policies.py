@@ -103,6 +103,19 @@ def last_metrics(run: Run) -> dict[str, dict[str, float]]:
     return rows
 
 
+class Stopwatch:
+    """Prints the seconds of each part of the judgement when the next one begins."""
+
+    def __init__(self) -> None:
+        self.part, self.began = "reading", time.monotonic()
+
+    def __call__(self, part: str, done: int, total: int) -> None:
+        if part != self.part:
+            now = time.monotonic()
+            print(f"  {self.part}: {now - self.began:.0f} s", flush=True)
+            self.part, self.began = part, now
+
+
 def judge(out: Path, scratch: Path, logs: Sequence[str], effort: str) -> None:
     for name in logs:
         told = out / name / f"judged-{effort}.json"
@@ -110,7 +123,7 @@ def judge(out: Path, scratch: Path, logs: Sequence[str], effort: str) -> None:
             continue
         began = time.monotonic()
         log = read_log(sbac.load(scratch / "data" / f"{name}.npz"), 0.99)
-        question = Question(log, [], find_effort(effort))
+        question = Question(log, [], find_effort(effort), progress=Stopwatch())
         clone_policy(question).save(out / name / f"{CLONE}-{effort}.safetensors")
         files = [
             f for f in sorted((out / name).glob("*.safetensors")) if not f.stem.startswith(CLONE) or effort in f.stem
