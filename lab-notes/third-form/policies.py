@@ -33,23 +33,27 @@ from sbac.trust.behaviour import clone_policy
 from sbac.trust.choice import CLONE
 from sbac.trust.choosing import judged_candidates
 from sbac.trust.contenders import Contender
-from sbac.trust.evidence import EFFORTS, Question, find_effort
+from sbac.trust.evidence import EFFORTS, Effort, Question, find_effort
 from sbac.trust.log import read_log
 
-ESTIMATE, IMPROVE = 200_000, 100_000
+ESTIMATE, IMPROVE, RIVAL = 200_000, 100_000, 200_000
 JOBS: dict[str, tuple[str, dict[str, Any], tuple[int, ...], str | None]] = {
     # method, options, steps, whose phase estimate is taken
     "mu": ("sbac", {"critic": "mu", "alpha": [1.0]}, (ESTIMATE, IMPROVE), None),
     "mu-free": ("sbac", {"critic": "mu", "alpha": [1 / 16]}, (0, IMPROVE), "mu"),
     "pi": ("sbac", {"critic": "pi", "alpha": [1 / 8, 1 / 4, 1 / 2]}, (0, IMPROVE), "mu"),
     "expectile": ("sbac", {"critic": "expectile", "alpha": [1 / 4]}, (ESTIMATE, IMPROVE), None),
+    "iql": ("iql", {}, (RIVAL,), None),
+    "td3bc": ("td3-bc", {}, (RIVAL,), None),
+    "rebrac": ("rebrac", {}, (RIVAL,), None),
 }
+TINY = Effort(2, 2, (32, 32), 64, (100, 100), 2e-3, 0.1, (32, 32), 100)
+LIST = ("mu", "mu-free", "pi", "expectile")
+"""SBAC's; the others are rivals, each with the one setting of its preset `tuned`."""
 
 
 def train(out: Path, scratch: Path, logs: Sequence[str], seeds: Sequence[int], jobs: Sequence[str]) -> None:
-    missing = [name for name in logs if not (scratch / "data" / f"{name}.npz").exists()]
-    if missing:
-        make_datasets(missing, out=scratch / "data")
+    make(scratch, logs)
     data = {name: sbac.load(scratch / "data" / f"{name}.npz") for name in logs}
     for job in jobs:
         if all((out / name / f"{job}.json").exists() for name in logs):
@@ -58,6 +62,12 @@ def train(out: Path, scratch: Path, logs: Sequence[str], seeds: Sequence[int], j
         for name, run in trained(scratch / "runs", data, job, seeds).items():
             save(out / name, job, run)
         print(job, *logs, f"{time.monotonic() - began:.0f} s", flush=True)
+
+
+def make(scratch: Path, logs: Sequence[str], size: int | None = None) -> None:
+    missing = [name for name in logs if not (scratch / "data" / f"{name}.npz").exists()]
+    if missing:
+        make_datasets(missing, out=scratch / "data", size=size)
 
 
 def trained(folder: Path, data: Mapping[str, sbac.Dataset], job: str, seeds: Sequence[int]) -> dict[str, Run]:
@@ -84,7 +94,8 @@ def save(out: Path, job: str, run: Run) -> None:
     out.mkdir(parents=True, exist_ok=True)
     settings: dict[str, list[sbac.Policy]] = {}
     for policy in run.policies:
-        setting = f"{job.removesuffix('-free')}-{policy.config.get('alpha', 'one')}"
+        alpha = policy.config.get("alpha", "one") if job in LIST else "one"
+        setting = f"{job.removesuffix('-free')}-{alpha}"
         settings.setdefault(setting, []).append(policy)
         policy.save(out / f"{setting}-{policy.config['seed']}.safetensors")
     for setting, several in settings.items():
@@ -123,7 +134,8 @@ def judge(out: Path, scratch: Path, logs: Sequence[str], effort: str) -> None:
             continue
         began = time.monotonic()
         log = read_log(sbac.load(scratch / "data" / f"{name}.npz"), 0.99)
-        question = Question(log, [], find_effort(effort), progress=Stopwatch())
+        spent = TINY if effort == "tiny" else find_effort(effort)
+        question = Question(log, [], spent, progress=Stopwatch())
         clone_policy(question).save(out / name / f"{CLONE}-{effort}.safetensors")
         files = [
             f for f in sorted((out / name).glob("*.safetensors")) if not f.stem.startswith(CLONE) or effort in f.stem
@@ -135,8 +147,8 @@ def judge(out: Path, scratch: Path, logs: Sequence[str], effort: str) -> None:
         print(name, effort, f"{len(rows)} judged, {time.monotonic() - began:.0f} s", flush=True)
 
 
-def play(out: Path, logs: Sequence[str], episodes: int) -> None:
-    with Pool() as pool:
+def play(out: Path, logs: Sequence[str], episodes: int, workers: int | None) -> None:
+    with Pool(workers) as pool:
         for log in logs:
             truth = out / log / "truth.jsonl"
             there = {json.loads(line)["policy"] for line in truth.read_text().splitlines()} if truth.exists() else set()
@@ -159,23 +171,26 @@ def play(out: Path, logs: Sequence[str], episodes: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("stage", choices=["train", "judge", "play"])
+    parser.add_argument("stage", choices=["make", "train", "judge", "play"])
     parser.add_argument("out", type=Path)
     parser.add_argument("scratch", type=Path)
     parser.add_argument("--logs", nargs="+", required=True)
     parser.add_argument("--seeds", nargs="+", type=int, default=[400, 401, 402])
-    parser.add_argument("--jobs", nargs="+", default=list(JOBS), choices=list(JOBS))
+    parser.add_argument("--jobs", nargs="+", default=list(LIST), choices=list(JOBS))
     parser.add_argument("--episodes", type=int, default=50)
-    parser.add_argument("--effort", default="quick", choices=list(EFFORTS))
+    parser.add_argument("--workers", type=int, help="that play (default: one for each core)")
+    parser.add_argument("--effort", default="quick", choices=[*EFFORTS, "tiny"])
     parser.add_argument("--small", action="store_true", help="a trial of the script: few steps, small networks")
     args = parser.parse_args()
     if args.small:
         for name, (method, options, steps, source) in list(JOBS.items()):
             few = tuple(min(count, 60) for count in steps)
             JOBS[name] = (method, {**options, "hidden": (16, 16), "batch_size": 16}, few, source)
-    if args.stage == "train":
+    if args.stage == "make":
+        make(args.scratch, args.logs, 20_000 if args.small else None)
+    elif args.stage == "train":
         train(args.out, args.scratch, args.logs, args.seeds, args.jobs)
     elif args.stage == "judge":
         judge(args.out, args.scratch, args.logs, args.effort)
     else:
-        play(args.out, args.logs, args.episodes)
+        play(args.out, args.logs, args.episodes, args.workers)

@@ -1,14 +1,22 @@
 """What the judge takes of the list, a log at a time, beside the truth.
 
 python lab-notes/third-form/table.py OUT [--effort quick]       (OUT: of policies.py, which trained, judged and played)
+
+A choice is made for each log and seed among the six single policies of SBAC's list and the clone; of committees once a
+log. Where rivals were trained they are a choice of their own ("all methods"). Where the rule before has judged the same
+policies (`lab-notes/judge/former.py`), what it takes stands beside.
 """
 
 import argparse
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from scipy.stats import spearmanr
 
 from sbac.records import parse
 from sbac.trust.choice import CLONE, CandidateRecord
@@ -16,58 +24,142 @@ from sbac.trust.deciding import decide
 
 PRESET = {"critic": "mu", "alpha": 1.0}
 COMMITTEE = "committee"
+RIVALS = ("iql", "td3bc", "rebrac")
 
 
 def candidates(path: Path) -> dict[str, CandidateRecord]:
-    """By the file's name. A committee has the setting of its members, which its name says."""
+    """By the file's name, which says the setting: that of a committee is its members'."""
     read: dict[str, CandidateRecord] = {}
     for row in json.loads(path.read_text()):
         name = row["label"]
         if name.startswith(CLONE):
             name = row["label"] = CLONE
         else:
-            critic, alpha, _ = name.split("-", 2)
-            row["setting"] = {"critic": critic, "alpha": float(alpha)}
+            kind, alpha, _ = name.split("-", 2)
+            row["setting"] = {"method": kind} if kind in RIVALS else {"critic": kind, "alpha": float(alpha)}
         read[name] = parse(CandidateRecord, row, str(path))
     return read
 
 
-def taken(judged: dict[str, CandidateRecord], names: Sequence[str]) -> str:
+def taken(judged: Mapping[str, CandidateRecord], names: Iterable[str]) -> str:
     """The name of what the rule takes among these and the clone."""
-    return decide([judged[name] for name in [*names, CLONE]], PRESET, [judged[name] for name in names]).label
+    among = [judged[name] for name in names]
+    return decide([*among, judged[CLONE]], PRESET, among).label
+
+
+def taken_before(told: Mapping[str, Mapping[str, Any]], judged: Mapping[str, CandidateRecord], names: list[str]) -> str:
+    """The same by the rule before, which had no clone among its candidates: the largest promise, if it is clear."""
+    diverged = {"promise": -math.inf, "unit": math.inf, "warnings": ["its training has diverged"]}
+    numbers = {name: told.get(name, diverged) for name in names}
+    among = [
+        replace(
+            judged[name],
+            episode=None, gain=None, warnings=[],
+            set_aside=bool(said["warnings"]), diagnostics={"former": said["promise"], "former_unit": said["unit"]},
+        )
+        for name, said in numbers.items()
+    ]  # fmt: skip
+    best = max(among, key=lambda each: (not each.set_aside, each.diagnostics["former"]))
+    usual = [each for each in among if each.setting == PRESET]
+    if not usual or best.set_aside:
+        return (usual[0] if usual else best).label
+    clear = best.diagnostics["former"] - usual[0].diagnostics["former"] > 0.5 * best.diagnostics["former_unit"]
+    return best.label if clear or usual[0].set_aside else usual[0].label
+
+
+def seed_of(name: str) -> str:
+    return name.rsplit("-", 1)[1]
+
+
+def rows_of(folder: Path, effort: str) -> tuple[dict[str, float], list[dict[str, Any]]] | None:
+    """One log: its means, and a row for each seed."""
+    told, truth = folder / f"judged-{effort}.json", folder / "truth.jsonl"
+    if not (told.is_file() and truth.is_file()):
+        return None
+    judged = candidates(told)
+    played = [json.loads(line) for line in truth.read_text().splitlines()]
+    scores = {row["policy"]: float(np.mean(row["scores"])) for row in played}
+    scores[CLONE] = scores.get(f"{CLONE}-{effort}", np.nan)
+    names = [name for name in judged if name != CLONE]
+    of_list = [name for name in names if name.split("-")[0] not in RIVALS]
+    singles, committees = ([n for n in of_list if (seed_of(n) == COMMITTEE) is wanted] for wanted in (False, True))
+    former = folder.parent / "former" / f"{folder.name}.json"
+    before = json.loads(former.read_text()) if former.is_file() else None
+    seeds: list[dict[str, Any]] = []
+    for seed in sorted({seed_of(name) for name in singles}):
+        own = [name for name in singles if seed_of(name) == seed]
+        everyone = [name for name in names if seed_of(name) == seed]
+        chosen = taken(judged, own)
+        row = {"log": folder.name, "seed": seed, "takes": chosen, "choice": scores[chosen]}
+        row["oracle"] = max(scores[name] for name in own)
+        if before is not None:
+            row["before takes"] = taken_before(before, judged, own)
+            row["before"] = scores[row["before takes"]]
+        if len(everyone) > len(own):
+            row["takes of all methods"] = taken(judged, everyone)
+            row["all methods"] = scores[row["takes of all methods"]]
+            row["oracle of all"] = max(scores[name] for name in everyone)
+        seeds.append(row)
+    together = taken(judged, committees)
+    promised = [judged[name].promise for name in names]
+    means = {
+        "clone": scores[CLONE],
+        "one setting": mean(scores[name] for name in singles if judged[name].setting == PRESET),
+        **{
+            rival: mean(scores[n] for n in names if n.startswith(rival) and seed_of(n) != COMMITTEE) for rival in RIVALS
+        },
+        **{key: mean(row.get(key, np.nan) for row in seeds) for key in COLUMNS},
+        "committees: choice": scores[together],
+        "committees: oracle": max(scores[name] for name in committees),
+        "of all committees": scores[taken(judged, [name for name in names if seed_of(name) == COMMITTEE])],
+        "of all there is": scores[taken(judged, names)],
+        "ranks": float(spearmanr(promised, [scores[name] for name in names])[0]),  # type: ignore[index]
+    }
+    return means, seeds
+
+
+COLUMNS = ("choice", "oracle", "before", "all methods", "oracle of all")
+
+
+def mean(values: Iterable[float]) -> float:
+    listed = list(values)
+    return float(np.mean(listed)) if listed else math.nan
+
+
+def interval(differences: Sequence[Sequence[float]], draws: int = 10_000) -> tuple[float, float, float]:
+    """The mean over logs of each log's mean, and 95 % by drawing the seeds of each log anew."""
+    rng, array = np.random.default_rng(0), np.array(differences)
+    drawn = [np.mean([rng.choice(log, len(log)).mean() for log in array]) for _ in range(draws)]
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return float(array.mean()), float(low), float(high)
 
 
 def main(out: Path, effort: str) -> None:
-    rows: list[dict[str, float]] = []
+    logs: dict[str, dict[str, float]] = {}
+    seeds: list[dict[str, Any]] = []
     for folder in sorted(out.iterdir()):
-        told, truth = folder / f"judged-{effort}.json", folder / "truth.jsonl"
-        if not (told.is_file() and truth.is_file()):
-            continue
-        judged = candidates(told)
-        played = [json.loads(line) for line in truth.read_text().splitlines()]
-        scores = {row["policy"]: float(np.mean(row["scores"])) for row in played}
-        scores[CLONE] = scores.get(f"{CLONE}-{effort}", np.nan)
-        by_seed: dict[str, list[str]] = {}
-        for name in judged:
-            if name != CLONE:
-                by_seed.setdefault(name.rsplit("-", 1)[1], []).append(name)
-        committees = by_seed.pop(COMMITTEE)
-        chosen = {seed: taken(judged, names) for seed, names in by_seed.items()}
-        together = taken(judged, committees)
-        row = {
-            "clone": scores[CLONE],
-            "one setting": np.mean([scores[f"mu-1.0-{seed}"] for seed in by_seed]),
-            "choice": np.mean([scores[name] for name in chosen.values()]),
-            "oracle": np.mean([max(scores[name] for name in names) for names in by_seed.values()]),
-            "committees: choice": scores[together],
-            "committees: oracle": max(scores[name] for name in committees),
-            "choice of all": scores[taken(judged, [name for name in judged if name != CLONE])],
-        }
-        rows.append(row)
-        print(folder.name, {name: round(float(value), 1) for name, value in row.items()})
-        print("   takes", {seed: f"{name} {scores[name]:.1f}" for seed, name in chosen.items()}, together)
-    means = {name: round(float(np.mean([row[name] for row in rows])), 1) for name in rows[0]}
-    print(f"{len(rows)} logs", means)
+        if rows := rows_of(folder, effort):
+            logs[folder.name], of_seeds = rows
+            seeds += of_seeds
+            for row in of_seeds:
+                print({name: round(value, 1) if isinstance(value, float) else value for name, value in row.items()})
+    titles = list(next(iter(logs.values())))
+    everywhere = {title: mean(row[title] for row in logs.values()) for title in titles}
+    print("\n| log | " + " | ".join(titles) + " |\n|" + "---|" * (1 + len(titles)))
+    for name, row in {**logs, f"mean of {len(logs)}": everywhere}.items():
+        print(f"| {name} | " + " | ".join("" if math.isnan(row[t]) else f"{row[t]:.1f}" for t in titles) + " |")
+    for first, second in (
+        ("choice", "oracle"),
+        ("choice", "before"),
+        ("before", "oracle"),
+        ("all methods", "oracle of all"),
+    ):
+        paired = [
+            [r[first] - r[second] for r in seeds if r["log"] == log and {first, second} <= set(r)] for log in logs
+        ]
+        if paired := [each for each in paired if each]:
+            apart, low, high = interval(paired)
+            print(f"{first} less {second}, {len(paired)} logs: {apart:.1f} [{low:.1f}, {high:.1f}]")
 
 
 if __name__ == "__main__":
