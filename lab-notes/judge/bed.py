@@ -207,6 +207,7 @@ def cases(out: Path, log: str, variant: str) -> Iterator[dict[str, Any]]:
         watched = estimate.watched[0]
         yield {
             "policy": label,
+            "steps": truth.get("steps"),
             "told": estimate.has_interval,
             "falls": lengths.mean() < 0.8 * steps,
             "score": truth["score"],
@@ -306,6 +307,31 @@ Cases = dict[str, list[dict[str, Any]]]
 """By log."""
 
 
+def among_methods(by_log: Cases) -> str:
+    """The largest promise (warned ones last) of trainings of one length, beside each method alone and the best."""
+    chosen: list[dict[str, float]] = []
+    for listed in by_log.values():
+        for steps in sorted({c["steps"] for c in listed}):
+            alike = [c for c in listed if c["steps"] == steps]
+            scores = {c["policy"].replace(f"-{steps}-seed{SEED}", ""): c["score"] for c in alike}
+            taken = max(alike, key=lambda c: (c["told"], c["promise"]))["score"]
+            chosen.append({"taken": taken, "best": max(scores.values())} | scores)
+    means = {name: np.mean([row[name] for row in chosen if name in row]) for name in chosen[0]}
+    return f"of one length, {len(chosen)} choices: " + ", ".join(f"{name} {mean:.1f}" for name, mean in means.items())
+
+
+def where_both_tell(new: Cases, old: Cases) -> str:
+    """Gains of the policies for which both rules give an interval: how many hold, and the interval score."""
+    pairs = [(c, d) for log in new for c, d in zip(new[log], old[log], strict=True) if c["told"] and d["told"]]
+    words: list[str] = []
+    for name, listed in (("now", [c for c, _ in pairs]), ("before", [d for _, d in pairs])):
+        words.append(
+            f"{name} {share_of(c['gain'].holds for c in listed)}, {np.mean([c['gain'].score for c in listed]):.1f}"
+        )
+    spread = np.mean([by_the_logs_spread(c)["gain"].score for c, _ in pairs])
+    return f"where both rules tell: {'; '.join(words)}; the log's spread {spread:.1f}"
+
+
 def pooled(by_log: Cases) -> dict[str, Any]:
     """The shares that the issue asks for, over all cases."""
     listed = [c for cases in by_log.values() for c in cases]
@@ -355,7 +381,9 @@ def table(options: argparse.Namespace) -> None:
         rows.append({"variant": variant, "log": f"all {len(by_log)}", **figures(whole), **means})
         by_spread = figures([by_the_logs_spread(c) for c in whole]) | {"ends hold": "", "ranks": "", "regret": ""}
         rows.append({"variant": "the log's spread", "log": f"all {len(by_log)}, as warned", **by_spread})
-        lines += [f"\n{variant}, by drawing logs:", *by_drawing_logs(by_log)]
+        lines += [f"\n{variant}, by drawing logs:", *by_drawing_logs(by_log), among_methods(by_log)]
+        if before and variant == MODEL:
+            lines.append(where_both_tell(by_log, {log: list(cases_before(options.out, log)) for log in by_log}))
         for log, each in by_log.items():
             for c in each:
                 for name in ("gain", "episode"):

@@ -142,9 +142,18 @@ def judge(out: Path, scratch: Path, logs: Sequence[str], effort: str) -> None:
         ]
         judged = [Contender(file.stem, sbac.Policy.load(file), file) for file in files]
         question = replace(question, policies=[each.policy for each in judged if each.is_finite])
-        rows = [as_json(row) for row in judged_candidates(question, judged)]
+        rows = [short(as_json(row)) for row in judged_candidates(question, judged)]
         told.write_text(json.dumps(rows))
         print(name, effort, f"{len(rows)} judged, {time.monotonic() - began:.0f} s", flush=True)
+
+
+def short(value: Any) -> Any:
+    """Numbers with five digits, so that a record can be committed."""
+    if isinstance(value, dict):
+        return {key: short(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [short(part) for part in value]
+    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 def play(out: Path, logs: Sequence[str], episodes: int, workers: int | None) -> None:
