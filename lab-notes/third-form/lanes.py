@@ -1,9 +1,10 @@
 """Trains, plays and judges many logs on one GPU: lanes of commands side by side, each of which waits for what it needs.
 
-python lab-notes/third-form/lanes.py OUT SCRATCH FORMER [--small]
+python lab-notes/third-form/lanes.py OUT SCRATCH --ladders walker2d halfcheetah hopper-td3 [--rivals LOG ...]
 
-FORMER is the package of commit a089f01, for the rule before (`lab-notes/judge/former.py`). OUT/queue has what each
-lane printed. What is there is not done again, so the same command goes on after a stop.
+--ladders: as they are named; each has three logs. --rivals: the logs on which rivals are trained too. --former: the
+package of commit a089f01, whose rule then judges all policies as well (`lab-notes/judge/former.py`). OUT/queue has what
+each lane printed. What is there is not done again, so the same command goes on after a stop.
 """
 
 import argparse
@@ -12,16 +13,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from threading import Thread
 from typing import NamedTuple
 
 HERE = Path(__file__).parent
 TIERS = ("medium", "medium-replay", "medium-expert")
-HOPPER, WALKER, CHEETAH = ([f"{body}-{tier}-made" for tier in TIERS] for body in ("hopper", "walker2d", "halfcheetah"))
-FOUR = ["hopper-medium-made", "hopper-medium-replay-made", "walker2d-medium-made", "halfcheetah-medium-expert-made"]
-"""Where rivals are trained too, and the rule before judges."""
 LIST, RIVALS = ["mu", "mu-free", "pi", "expectile"], ["iql", "td3bc", "rebrac"]
+
+
+def logs_of(ladder: str) -> list[str]:
+    """Of one body, so that they can share a program."""
+    body, _, second = ladder.partition("-")
+    return [f"{body}-{tier}{second and '-' + second}-made" for tier in TIERS]
 
 
 class Step(NamedTuple):
@@ -33,9 +38,10 @@ class Step(NamedTuple):
 
 
 class Lanes:
-    def __init__(self, out: Path, scratch: Path, former: Path, small: bool) -> None:
-        self.out, self.scratch, self.former, self.small = out, scratch, former, small
-        self.effort = "tiny" if small else "full"
+    def __init__(self, asked: argparse.Namespace) -> None:
+        self.out, self.scratch, self.former, self.small = asked.out, asked.scratch, asked.former, asked.small
+        self.ladders, self.rivals = list(map(logs_of, asked.ladders)), list(asked.rivals)
+        self.effort = "tiny" if self.small else "full"
 
     def data(self, logs: Sequence[str]) -> Step:
         return self.policies("make", logs, [])._replace(needs=[])
@@ -53,7 +59,7 @@ class Lanes:
 
     def finished(self, log: str) -> list[Path]:
         """What says that all policies of a log are there."""
-        return [self.out / log / f"{job}.json" for job in [*LIST, *(RIVALS if log in FOUR else [])]]
+        return [self.out / log / f"{job}.json" for job in [*LIST, *(RIVALS if log in self.rivals else [])]]
 
     def judge(self, log: str) -> Step:
         return self.policies("judge", [log], self.finished(log), "--effort", self.effort)
@@ -76,15 +82,22 @@ class Lanes:
         )
 
     def lanes(self) -> dict[str, list[Step]]:
-        judged = [*HOPPER, *WALKER, *CHEETAH]
+        logs = [log for ladder in self.ladders for log in ladder]
+        *whole, last = self.ladders
+        lanes = [whole[0::2], whole[1::2]]
+        if len(whole) % 2:  # the second lane has one ladder less
+            lanes[1].append(last)
+        else:
+            lanes[0].append(last[2:])
+            lanes[1].append(last[:2])
+        alike = [list(group) for _, group in groupby(self.rivals, key=lambda log: log.split("-")[0])]
         return {
-            "data": [self.data(logs) for logs in (HOPPER, WALKER, CHEETAH)],
-            "first": [self.train(HOPPER, LIST), self.train(CHEETAH[2:], LIST)],
-            "second": [self.train(WALKER, LIST), self.train(CHEETAH[:2], LIST)],
-            "rivals": [self.train(logs, RIVALS) for logs in (FOUR[:2], FOUR[2:3], FOUR[3:])],
-            "play": [*map(self.play, judged), *map(self.play_clone, judged)],
-            **{f"judge-{tier}": [self.judge(log) for log in judged[i::3]] for i, tier in enumerate(TIERS)},
-            "before": [self.judge_before(log) for log in FOUR],
+            "data": [self.data(ladder) for ladder in self.ladders],
+            **{f"train-{i}": [self.train(part, LIST) for part in lane] for i, lane in enumerate(lanes)},
+            "rivals": [self.train(group, RIVALS) for group in alike],
+            "play": [*map(self.play, logs), *map(self.play_clone, logs)],
+            **{f"judge-{tier}": [self.judge(log) for log in logs[i::3]] for i, tier in enumerate(TIERS)},
+            "before": [self.judge_before(log) for log in logs] if self.former else [],
         }
 
     def run(self) -> None:
@@ -115,7 +128,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
     parser.add_argument("scratch", type=Path)
-    parser.add_argument("former", type=Path)
+    parser.add_argument("--ladders", nargs="+", required=True)
+    parser.add_argument("--rivals", nargs="+", default=[])
+    parser.add_argument("--former", type=Path)
     parser.add_argument("--small", action="store_true", help="a trial of the script")
-    args = parser.parse_args()
-    Lanes(args.out, args.scratch, args.former, args.small).run()
+    Lanes(parser.parse_args()).run()
