@@ -93,9 +93,8 @@ def table(told: dict[str, Any]) -> None:
     judged: dict[str, CandidateRecord] = {}
     for row in told["judged"]:
         setting = row["label"].split("/")[0]
-        critic, _, alpha = setting.partition("-")
-        ours = {"critic": critic, "alpha": float(alpha or 1.0)}
-        row["setting"] = {"method": setting} if setting in RIVALS else ours
+        ours = next((each for each in OURS if setting == f"{each['critic']}-{each['alpha']:g}"), None)
+        row["setting"] = ours or {"method": setting}
         judged[row["label"]] = parse(CandidateRecord, row, told["log"])
     names = [name for name in judged if name != CLONE]
     print(f"{told['log']}: the log {told['mean']:.0f}, the clone {returns[CLONE]:.0f}")
