@@ -204,14 +204,15 @@ def cases(out: Path, log: str, variant: str) -> Iterator[dict[str, Any]]:
         for name, drawn in draws.items():
             facts.update(summary(name, np.array(drawn)))
         estimate = conclude(facts, learned=True, watches=[ends])
-        watched = estimate.watched[0]
+        watched, record = estimate.watched[0], candidate_record(label, 0, {}, estimate)
         yield {
             "policy": label,
             "steps": truth.get("steps"),
             "told": estimate.has_interval,
             "falls": lengths.mean() < 0.8 * steps,
             "score": truth["score"],
-            "promise": candidate_record(label, 0, {}, estimate).promise,
+            "promise": record.promise,
+            "record": record,
             "gain": Told(estimate.gain, estimate.gain_low, estimate.gain_high,
                          np.mean(truth["discounted"]) - facts["log"], 0.0, facts["return_deviation"]),
             "episode": Told(estimate.episode, estimate.episode_low, estimate.episode_high,
@@ -307,17 +308,38 @@ Cases = dict[str, list[dict[str, Any]]]
 """By log."""
 
 
-def among_methods(by_log: Cases) -> str:
-    """The largest promise (warned ones last) of trainings of one length, beside each method alone and the best."""
-    chosen: list[dict[str, float]] = []
-    for listed in by_log.values():
+def promised(case: dict[str, Any]) -> tuple[bool, float]:
+    """The order in which policies are taken: warned ones last, then by the promise."""
+    return case["told"], case["promise"]
+
+
+def among_methods(
+    by_log: Cases, order: Callable[[dict[str, Any]], Any] = promised
+) -> dict[str, list[dict[str, float]]]:
+    """By log, for each length of training: what is taken of the policies of this length, the best, and each method."""
+    chosen: dict[str, list[dict[str, float]]] = {}
+    for log, listed in by_log.items():
         for steps in sorted({c["steps"] for c in listed}):
             alike = [c for c in listed if c["steps"] == steps]
             scores = {c["policy"].replace(f"-{steps}-seed{SEED}", ""): c["score"] for c in alike}
-            taken = max(alike, key=lambda c: (c["told"], c["promise"]))["score"]
-            chosen.append({"taken": taken, "best": max(scores.values())} | scores)
-    means = {name: np.mean([row[name] for row in chosen if name in row]) for name in chosen[0]}
-    return f"of one length, {len(chosen)} choices: " + ", ".join(f"{name} {mean:.1f}" for name, mean in means.items())
+            row = {"taken": max(alike, key=order)["score"], "best": max(scores.values())} | scores
+            chosen.setdefault(log, []).append(row)
+    return chosen
+
+
+def taken_text(chosen: dict[str, list[dict[str, float]]]) -> str:
+    rows = [row for of_log in chosen.values() for row in of_log]
+    means = {name: np.mean([row[name] for row in rows if name in row]) for name in rows[0]}
+    return f"of one length, {len(rows)} choices: " + ", ".join(f"{name} {mean:.1f}" for name, mean in means.items())
+
+
+def now_less_before(new: Cases, old: Cases, draws: int = 10_000) -> str:
+    """Of what is taken, with 95 %: the logs are drawn anew."""
+    pairs = zip(among_methods(new).values(), among_methods(old).values(), strict=True)
+    apart = np.array([np.mean([a["taken"] - b["taken"] for a, b in zip(*of_log, strict=True)]) for of_log in pairs])
+    drawn = np.random.default_rng(0).choice(apart, (draws, len(apart))).mean(1)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return f"taken, now less before: {apart.mean():.1f} [{low:.1f}, {high:.1f}]"
 
 
 def where_both_tell(new: Cases, old: Cases) -> str:
@@ -381,9 +403,10 @@ def table(options: argparse.Namespace) -> None:
         rows.append({"variant": variant, "log": f"all {len(by_log)}", **figures(whole), **means})
         by_spread = figures([by_the_logs_spread(c) for c in whole]) | {"ends hold": "", "ranks": "", "regret": ""}
         rows.append({"variant": "the log's spread", "log": f"all {len(by_log)}, as warned", **by_spread})
-        lines += [f"\n{variant}, by drawing logs:", *by_drawing_logs(by_log), among_methods(by_log)]
+        lines += [f"\n{variant}, by drawing logs:", *by_drawing_logs(by_log), taken_text(among_methods(by_log))]
         if before and variant == MODEL:
-            lines.append(where_both_tell(by_log, {log: list(cases_before(options.out, log)) for log in by_log}))
+            old = {log: list(cases_before(options.out, log)) for log in by_log}
+            lines += [where_both_tell(by_log, old), now_less_before(by_log, old)]
         for log, each in by_log.items():
             for c in each:
                 for name in ("gain", "episode"):

@@ -77,9 +77,8 @@ class Lanes:
     def judge_before(self, log: str) -> Step:
         """By the rule before, after the rule as it is."""
         command = [str(HERE.parent / "judge" / "former.py"), str(self.out), self.effort, log]
-        return Step(
-            [sys.executable, *command], [self.judged(log)], {"PYTHONPATH": f"{self.former}:{os.environ['PYTHONPATH']}"}
-        )
+        path = os.pathsep.join([str(self.former), os.environ.get("PYTHONPATH", "")])
+        return Step([sys.executable, *command], [self.judged(log)], {"PYTHONPATH": path})
 
     def lanes(self) -> dict[str, list[Step]]:
         logs = [log for ladder in self.ladders for log in ladder]
@@ -112,7 +111,6 @@ class Lanes:
             thread.join()
 
     def lane(self, name: str, steps: Sequence[Step]) -> None:
-        began = time.monotonic()
         with (self.out / "queue" / f"{name}.log").open("a") as log:
             for step in steps:
                 while not all(path.exists() for path in step.needs):

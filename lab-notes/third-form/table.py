@@ -11,7 +11,6 @@ import argparse
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from scipy.stats import spearmanr
 
 from sbac.records import parse
 from sbac.trust.choice import CLONE, CandidateRecord
-from sbac.trust.deciding import decide
+from sbac.trust.deciding import CAN_TELL, decide
 
 PRESET = {"critic": "mu", "alpha": 1.0}
 COMMITTEE = "committee"
@@ -47,24 +46,14 @@ def taken(judged: Mapping[str, CandidateRecord], names: Iterable[str]) -> str:
     return decide([*among, judged[CLONE]], PRESET, among).label
 
 
-def taken_before(told: Mapping[str, Mapping[str, Any]], judged: Mapping[str, CandidateRecord], names: list[str]) -> str:
-    """The same by the rule before, which had no clone among its candidates: the largest promise, if it is clear."""
-    diverged = {"promise": -math.inf, "unit": math.inf, "warnings": ["its training has diverged"]}
-    numbers = {name: told.get(name, diverged) for name in names}
-    among = [
-        replace(
-            judged[name],
-            episode=None, gain=None, warnings=[],
-            set_aside=bool(said["warnings"]), diagnostics={"former": said["promise"], "former_unit": said["unit"]},
-        )
-        for name, said in numbers.items()
-    ]  # fmt: skip
-    best = max(among, key=lambda each: (not each.set_aside, each.diagnostics["former"]))
-    usual = [each for each in among if each.setting == PRESET]
-    if not usual or best.set_aside:
-        return (usual[0] if usual else best).label
-    clear = best.diagnostics["former"] - usual[0].diagnostics["former"] > 0.5 * best.diagnostics["former_unit"]
-    return best.label if clear or usual[0].set_aside else usual[0].label
+def taken_before(told: Mapping[str, Mapping[str, Any]], preset: str, names: Sequence[str]) -> str:
+    """By the rule before, which had no clone among its candidates: the largest promise, if it is clear."""
+    sound = [name for name in names if name in told and not told[name]["warnings"]]
+    best = max(sound, key=lambda name: told[name]["promise"], default=preset)
+    if preset not in sound:
+        return best
+    clear = told[best]["promise"] - told[preset]["promise"] > CAN_TELL * told[best]["unit"]
+    return best if clear else preset
 
 
 def seed_of(name: str) -> str:
@@ -93,7 +82,7 @@ def rows_of(folder: Path, effort: str) -> tuple[dict[str, float], list[dict[str,
         row = {"log": folder.name, "seed": seed, "takes": chosen, "choice": scores[chosen]}
         row["oracle"] = max(scores[name] for name in own)
         if before is not None:
-            row["before takes"] = taken_before(before, judged, own)
+            row["before takes"] = taken_before(before, f"mu-1.0-{seed}", own)
             row["before"] = scores[row["before takes"]]
         if len(everyone) > len(own):
             row["takes of all methods"] = taken(judged, everyone)
