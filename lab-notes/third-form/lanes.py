@@ -94,9 +94,10 @@ class Lanes:
             "data": [self.data(ladder) for ladder in self.ladders],
             **{f"train-{i}": [self.train(part, LIST) for part in lane] for i, lane in enumerate(lanes)},
             "rivals": [self.train(group, RIVALS) for group in alike],
-            "play": [*map(self.play, logs), *map(self.play_clone, logs)],
+            "play": list(map(self.play, logs)),
+            "play-clones": list(map(self.play_clone, logs)),
             **{f"judge-{tier}": [self.judge(log) for log in logs[i::3]] for i, tier in enumerate(TIERS)},
-            "before": [self.judge_before(log) for log in logs] if self.former else [],
+            **({f"before-{i}": [self.judge_before(log) for log in logs[i::2]] for i in (0, 1)} if self.former else {}),
         }
 
     def run(self) -> None:

@@ -56,12 +56,13 @@ def train(out: Path, scratch: Path, logs: Sequence[str], seeds: Sequence[int], j
     make(scratch, logs)
     data = {name: sbac.load(scratch / "data" / f"{name}.npz") for name in logs}
     for job in jobs:
-        if all((out / name / f"{job}.json").exists() for name in logs):
+        missing = {name: log for name, log in data.items() if not (out / name / f"{job}.json").exists()}
+        if not missing:
             continue
         began = time.monotonic()
-        for name, run in trained(scratch / "runs", data, job, seeds).items():
+        for name, run in trained(scratch / "runs", missing, job, seeds).items():
             save(out / name, job, run)
-        print(job, *logs, f"{time.monotonic() - began:.0f} s", flush=True)
+        print(job, *missing, f"{time.monotonic() - began:.0f} s", flush=True)
 
 
 def make(scratch: Path, logs: Sequence[str], size: int | None = None) -> None:
