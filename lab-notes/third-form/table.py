@@ -80,7 +80,7 @@ def rows_of(folder: Path, effort: str) -> tuple[dict[str, float], list[dict[str,
         everyone = [name for name in names if seed_of(name) == seed]
         chosen = taken(judged, own)
         row = {"log": folder.name, "seed": seed, "takes": chosen, "choice": scores[chosen]}
-        row["oracle"] = max(scores[name] for name in own)
+        row["one setting"], row["oracle"] = scores[f"mu-1.0-{seed}"], max(scores[name] for name in own)
         if before is not None:
             row["before takes"] = taken_before(before, f"mu-1.0-{seed}", own)
             row["before"] = scores[row["before takes"]]
@@ -132,23 +132,40 @@ def main(out: Path, effort: str) -> None:
             seeds += of_seeds
             for row in of_seeds:
                 print({name: round(value, 1) if isinstance(value, float) else value for name, value in row.items()})
+    ladders = {
+        "first ladder": [log for log in logs if "-td3-" not in log],
+        "second ladder": [log for log in logs if "-td3-" in log],
+    }
     titles = list(next(iter(logs.values())))
-    everywhere = {title: mean(row[title] for row in logs.values()) for title in titles}
+    means = {
+        f"{name}, mean of {len(its)}": {title: mean(logs[log][title] for log in its) for title in titles}
+        for name, its in ladders.items()
+        if its
+    }
     print("\n| log | " + " | ".join(titles) + " |\n|" + "---|" * (1 + len(titles)))
-    for name, row in {**logs, f"mean of {len(logs)}": everywhere}.items():
+    for name, row in {**logs, **means}.items():
         print(f"| {name} | " + " | ".join("" if math.isnan(row[t]) else f"{row[t]:.1f}" for t in titles) + " |")
-    for first, second in (
-        ("choice", "oracle"),
-        ("choice", "before"),
-        ("before", "oracle"),
-        ("all methods", "oracle of all"),
-    ):
+    for name, its in ladders.items():
+        print("\n".join(f"{name}: {words}" for words in compared(seeds, its)))
+
+
+PAIRS = (
+    ("choice", "one setting"),
+    ("choice", "oracle"),
+    ("choice", "before"),
+    ("before", "oracle"),
+    ("all methods", "oracle of all"),
+)
+
+
+def compared(seeds: Sequence[Mapping[str, Any]], logs: Sequence[str]) -> Iterable[str]:
+    for first, second in PAIRS:
         paired = [
             [r[first] - r[second] for r in seeds if r["log"] == log and {first, second} <= set(r)] for log in logs
         ]
         if paired := [each for each in paired if each]:
             apart, low, high = interval(paired)
-            print(f"{first} less {second}, {len(paired)} logs: {apart:.1f} [{low:.1f}, {high:.1f}]")
+            yield f"{first} less {second}, {len(paired)} logs: {apart:.1f} [{low:.1f}, {high:.1f}]"
 
 
 if __name__ == "__main__":
