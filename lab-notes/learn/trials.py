@@ -3,7 +3,7 @@
     python lab-notes/learn/trials.py --log hopper-demo --minutes 5 --seed 0 --out runs/trials
 
 LOG: a name or file that `sbac.load` takes (a CSV with --columns and --bounds), or a log that is made: of a small world
-(InvertedPendulum-v5, Pendulum-v1, MountainCarContinuous-v0), or of the tank (operator, optimal). Everything lies in
+(InvertedPendulum-v5, its "steady" controller, Pendulum-v1, MountainCarContinuous-v0), or of the tank (operator, optimal). Everything lies in
 OUT/LOG-MINUTES-SEED; a trial that was stopped goes on, and one that is finished is not repeated. Each adds a line to
 OUT/trials.jsonl. Where the world is not here, nothing is played.
 """
@@ -50,6 +50,9 @@ def log_of(asked: argparse.Namespace) -> tuple[sbac.Dataset, Play | None]:
         return sbac.load(path, columns=tank.COLUMNS, action_low=0.0, action_high=100.0), tank.returns
     if asked.log in worlds:
         data, where = small.record(worlds[asked.log]), asked.log
+    elif asked.log == "steady":
+        kinds = module(HERE.parent / "third-form" / "small.py")
+        data, where = kinds.steady(6_000), "InvertedPendulum-v5"
     else:
         columns = {name: given.split(",") for name, given in (word.split("=", 1) for word in asked.columns)}
         low, high = asked.bounds or (None, None)

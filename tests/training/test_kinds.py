@@ -55,11 +55,11 @@ def test_settings_are_trained_with_every_seed_and_every_combination_of_the_lists
 
 
 def test_a_setting_takes_the_usual_value_of_an_option_that_only_another_names() -> None:
-    grid = Grid(settings=[{"alpha": 2.0}, {"critic": "pi"}, {"hidden": (8, 8)}], options={"tau": 0.9})
+    grid = Grid(settings=[{"alpha": 2.0}, {"critic": "mu"}, {"hidden": (8, 8)}], options={"tau": 0.9})
     assert labels(grid) == [
-        "alpha=2_critic=mu_hidden=64x64_seed=0",
-        "alpha=1_critic=pi_hidden=64x64_seed=0",
-        "alpha=1_critic=mu_hidden=8x8_seed=0",
+        "alpha=2_critic=pi_hidden=64x64_seed=0",
+        "alpha=1_critic=mu_hidden=64x64_seed=0",
+        "alpha=1_critic=pi_hidden=8x8_seed=0",
     ]
 
 
@@ -70,7 +70,7 @@ def test_a_setting_takes_the_usual_value_of_an_option_that_only_another_names() 
         ("mu", "settings 'mu': expected a list"),
         (["mu"], r"settings\[0\]: expected names with values, got str"),
         ([{"critic": "mu"}, {"critic": "mu"}], "each of them once"),
-        ([{"critic": "mu"}, {}], "each of them once"),
+        ([{"critic": "pi"}, {}], "each of them once"),
         ([{"kritik": "mu"}], "unknown option of sbac 'kritik'"),
         ([{"critic": ["mu", "pi"]}], "unknown critic"),
         ([{"alpha": [1.0, 2.0]}], "alpha .*: expected a number"),
