@@ -5,6 +5,7 @@ import dataclasses
 from functools import cache
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -46,15 +47,23 @@ def truth(law) -> tuple[float, float]:
     return len(columns["rewards"]) / 4_000, columns["rewards"].sum() / 4_000
 
 
+def rarely(law) -> float:
+    """The share of the steps in a place where the log rarely was."""
+    return float((follow(lambda s, _: law(s), 4_000, 1)["observations"] < RARE).mean())
+
+
 def logged(beside: bool) -> JudgedLog:
-    """A noisy log of the point, with or without the states that it fell to; watched: three times the reward, and 1."""
+    """A noisy log of the point, with or without the states that it fell to; watched: three times the reward, 1, and
+    what is rare."""
     columns = follow(lambda s, rng: rng.normal(0.2, 0.35, len(s)), 300, 0)
     after = columns.pop("next_observations")
     watched = {"thrice": 3.0 * columns["rewards"], "one": np.ones(len(after))}
     behind = after[columns["terminals"]] if beside else None
-    return read_log(sbac.Dataset(**columns, terminal_observations=behind, extras=watched), 0.9, ["thrice", "one"])
+    data = sbac.Dataset(**columns, terminal_observations=behind, extras=watched)
+    return read_log(data, 0.9, ["thrice", "one", f"o0 < {RARE}"])
 
 
+RARE = -0.3
 LAWS = {"stays": lambda s: -0.5 * s, "leans": lambda s: 0.25 + 0.0 * s, "falls": lambda s: 0.6 + 0.0 * s}
 
 
@@ -80,6 +89,18 @@ def test_falls_are_seen_with_and_without_the_states_behind_them(fallen) -> None:
     assert found.early.mean(1)[0] < 0.3 < 0.95 < found.early.mean(1)[2]
     np.testing.assert_allclose(found.watched[..., 0], 3.0 * found.episodes, rtol=0.05)
     np.testing.assert_allclose(found.watched[..., 1], found.lengths, rtol=1e-4)
+
+
+def test_the_rate_of_what_is_rare_is_a_share(fallen) -> None:
+    """Networks that are fitted to zeros and ones say a little less than 0 where a rule never holds."""
+    log, model = fallen
+    found = rolled(log, model)
+    rates = found.watched[..., 2] / found.lengths
+    assert rates.min() >= 0.0
+    for law, rate in zip(LAWS.values(), rates, strict=True):
+        assert rate.mean() == pytest.approx(rarely(law), abs=0.03)
+    freely = dataclasses.replace(model.scales, earned_low=-jnp.inf, earned_high=jnp.inf)
+    assert rolled(log, dataclasses.replace(model, scales=freely)).watched[..., 2].min() < 0.0
 
 
 def test_a_rule_of_the_users_ends_episodes_in_place_of_what_was_learned(fallen) -> None:

@@ -40,9 +40,15 @@ class Scales(eqx.Module):
     """The usual change of the state."""
     earned_mean: Float[Array, " earned"]
     earned_std: Float[Array, " earned"]
+    earned_low: Float[Array, " earned"]
+    """What is watched stays within what the log shows: no share is below 0. The reward is left as it is."""
+    earned_high: Float[Array, " earned"]
     low: Float[Array, " obs"]
     """The least and the greatest states that went on."""
     high: Float[Array, " obs"]
+
+    def earned(self, learned: Float[Array, "rows earned"]) -> Float[Array, "rows earned"]:
+        return jnp.clip(self.earned_mean + self.earned_std * learned, self.earned_low, self.earned_high)
 
     def outside(self, states: Float[Array, "*rows obs"]) -> Float[Array, "*rows obs"]:
         """How far states lie outside those that went on."""
@@ -86,7 +92,7 @@ class Model(eqx.Module):
                 ruled = self.ends_by(drawn * self.observation_std + self.observation_mean).astype(jnp.float32)
                 # Dynamics that saw no state behind an end rarely reach one: what was learned of ends still counts.
                 ends = ruled if self.ends_seen else jnp.maximum(ruled, ends)
-            return drawn, self.scales.earned_mean + self.scales.earned_std * moves.earned, ends, moves.change
+            return drawn, self.scales.earned(moves.earned), ends, moves.change
 
         drawn, earned, ends, change = jax.vmap(member)(self.members)
         return Outcome(drawn, earned, ends, jnp.sqrt(change.var(0).mean(-1)))
@@ -150,7 +156,8 @@ def learn(log: JudgedLog, effort: Effort, seed: int) -> Model:
     earned = jnp.concatenate([rewards, log.watched], axis=1)
     mean, std = earned.mean(0), earned.std(0)
     std = jnp.where(std > 1e-6 * jnp.maximum(jnp.abs(mean), 1.0), std, 0.0)  # what never changes is not learned
-    scales = Scales(usual, mean, std, t.states.min(0), t.states.max(0))
+    low, high = earned.min(0).at[0].set(-jnp.inf), earned.max(0).at[0].set(jnp.inf)
+    scales = Scales(usual, mean, std, low, high, t.states.min(0), t.states.max(0))
     wanted = jnp.where(std > 0.0, (earned - mean) / jnp.where(std > 0.0, std, 1.0), 0.0)
     lessons = Lessons(t.states, t.actions, change / usual, wanted, has_next, 1.0 - t.going_on)
     exact = effort.model_noise and behind is not None
