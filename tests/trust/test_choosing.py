@@ -28,12 +28,12 @@ from sbac.trust.choice import (
 from sbac.trust.choosing import candidate_record, log_record, select
 from sbac.trust.contenders import log_of, preset_setting
 from sbac.trust.deciding import apart, decide, usual_candidate
-from sbac.trust.describe import choice_text, promise_text
-from sbac.trust.estimates import conclude
-from sbac.trust.evidence import EFFORTS, Effort, Question
+from sbac.trust.describe import choice_text, promise_text, watched_text
+from sbac.trust.estimates import conclude, watched_rate
+from sbac.trust.evidence import EFFORTS, Effort, Question, summary
 from sbac.trust.log import read_log
 from sbac.trust.trials import read_trials
-from sbac.trust.watching import WatchedRate
+from sbac.trust.watching import Watched, WatchedRate
 from tests.truth.logged import Table
 
 from .test_estimates import sound
@@ -89,6 +89,18 @@ def test_the_text_says_what_was_left_out_what_worsens_and_what_ends_suggest() ->
         "warning: the log: rows mislead",
         f"warning: {row.label}: the return rises, and so does what is watched, {rate}",
     ]
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.04, False), (0.06, True)])
+def test_what_is_rare_in_the_log_gets_no_interval(share: float, told: bool) -> None:
+    """Neither a rule nor an end; a column is no share."""
+    for kind in ("rule", "end", "column"):
+        thing = Watched("x < 1", kind, np.array([0.0, 1.0]), np.array([share, share]), share)
+        facts = sound(**summary(f"model_{thing.quantity}", np.array([0.0, 0.01, 0.02])))
+        rate = watched_rate(thing, facts, learned=True, believed=True, gain=1.0)
+        has_interval = told or kind == "column"
+        assert rate.rate is not None and (rate.low is not None, rate.high is not None) == (has_interval, has_interval)
+        assert ("too rare in the log for an interval" in watched_text(rate)) == (not has_interval)
 
 
 LOW = candidate(0.25, [0.1, 0.2, 0.1, 0.2])

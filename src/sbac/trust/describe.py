@@ -69,7 +69,10 @@ def watched_text(watched: WatchedRate) -> str:
     def shown(number: float) -> str:
         return f"{number:.{decimals(watched.log)}f}" if watched.kind == "column" else f"{100 * number:.1f} %"
 
-    interval = "" if watched.low is None or watched.high is None else f" [{shown(watched.low)}, {shown(watched.high)}]"
+    if watched.low is None or watched.high is None:
+        interval = ", too rare in the log for an interval" if watched.is_rare else ""
+    else:
+        interval = f" [{shown(watched.low)}, {shown(watched.high)}]"
     policy = "no estimate for the policy" if watched.rate is None else f"the policy {shown(watched.rate)}{interval}"
     if watched.kind == "end":
         return f"episodes that end early: the log {shown(watched.log)}, {policy}"

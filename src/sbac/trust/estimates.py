@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -158,9 +158,8 @@ def watched_rate(watched: Watched, facts: Facts, learned: bool, believed: bool, 
     half = math.hypot(drawn, change.apart, missed, UNKNOWN * unit if learned else 0.0)
     rate, low, high = np.clip(watched.rate + change.mean + half * np.array([0.0, -1.0, 1.0]), *watched.bounds).tolist()
     worse = watched.kind != "column" and gain > 0 and rate - watched.rate > UNKNOWN * unit
-    return WatchedRate(
-        watched.name, watched.kind, watched.rate, rate, low if believed else None, high if believed else None, worse
-    )
+    told = WatchedRate(watched.name, watched.kind, watched.rate, rate, low, high, worse)
+    return told if believed and not told.is_rare else replace(told, low=None, high=None)
 
 
 def fewest(facts: Facts, quantity: str) -> float:
