@@ -3,9 +3,9 @@
     python lab-notes/learn/trials.py --log hopper-demo --minutes 5 --seed 0 --out runs/trials
 
 LOG: a name or file that `sbac.load` takes (a CSV with --columns and --bounds), or a log that is made: of a small world
-(InvertedPendulum-v5, its "steady" controller, Pendulum-v1, MountainCarContinuous-v0), or of the tank (operator, optimal). Everything lies in
-OUT/LOG-MINUTES-SEED; a trial that was stopped goes on, and one that is finished is not repeated. Each adds a line to
-OUT/trials.jsonl. Where the world is not here, nothing is played.
+(InvertedPendulum-v5, its "steady" controller, Pendulum-v1, MountainCarContinuous-v0), or of the tank (operator,
+optimal). Everything lies in OUT/LOG-MINUTES-SEED; a trial that was stopped goes on, and one that is finished is not
+repeated. Each adds a line to OUT/trials.jsonl. Where the world is not here, nothing is played.
 """
 
 import argparse
