@@ -32,22 +32,22 @@ def cases(folder: Path, effort: str) -> list[Case]:
 def case_of(row: Mapping[str, Any], played: Mapping[str, Any]) -> Case:
     known, lasts = row["diagnostics"], np.array(played["lengths"])
     end = next(iter(row["watched"]), {"rate": None, "low": None, "high": None, "log": 0.0})  # a log without ends
-    bounds = (number(row.get(f"episode{part}")) for part in ("", "_low", "_high"))
     gain = float(np.mean(played.get("discounted_returns", math.nan))) - known["log"]
+    early, earned = float((lasts < 1_000).mean()), float(np.mean(played["returns"]))
+
+    def said(record: Mapping[str, Any], names: Sequence[str], truth: float, log: float, unit: float) -> Told:
+        mean, low, high = (number(record.get(name)) for name in names)
+        return Told(mean, low, high, truth, log, unit)
+
+    of_episode = "episode", "episode_low", "episode_high"
     return {
         "policy": row["label"],
         "told": row.get("gain_low") is not None,
         "falls": bool(lasts.mean() < FALLS * 1_000),
-        "gain": Told(
-            *(number(row.get(name)) for name in ("gain", "gain_low", "gain_high")), gain, 0.0, known["return_deviation"]
-        ),
-        "episode": Told(
-            *bounds, float(np.mean(played["returns"])), known["log_episode"], known["episode_deviation"]
-        ),
-        "ends": Told(
-            number(end["rate"]), number(end["low"]), number(end["high"]), float((lasts < 1_000).mean()), end["log"], 1.0
-        ),
-    }  # fmt: skip
+        "gain": said(row, ("gain", "gain_low", "gain_high"), gain, 0.0, known["return_deviation"]),
+        "episode": said(row, of_episode, earned, known["log_episode"], known["episode_deviation"]),
+        "ends": said(end, ("rate", "low", "high"), early, end["log"], 1.0),
+    }
 
 
 def told(listed: Sequence[Case], part: str) -> list[Case]:

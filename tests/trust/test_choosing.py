@@ -30,7 +30,7 @@ from sbac.trust.contenders import log_of, preset_setting
 from sbac.trust.deciding import apart, decide, usual_candidate
 from sbac.trust.describe import choice_text, promise_text, watched_text
 from sbac.trust.estimates import conclude, watched_rate
-from sbac.trust.evidence import EFFORTS, Effort, Question, summary
+from sbac.trust.evidence import EFFORTS, Effort, Facts, Question, summary
 from sbac.trust.log import read_log
 from sbac.trust.trials import read_trials
 from sbac.trust.watching import Watched, WatchedRate
@@ -96,7 +96,7 @@ def test_what_is_rare_in_the_log_gets_no_interval(share: float, told: bool) -> N
     """Neither a rule nor an end; a column is no share."""
     for kind in ("rule", "end", "column"):
         thing = Watched("x < 1", kind, np.array([0.0, 1.0]), np.array([share, share]), share)
-        facts = sound(**summary(f"model_{thing.quantity}", np.array([0.0, 0.01, 0.02])))
+        facts = Facts(sound() | summary(f"model_{thing.quantity}", np.array([0.0, 0.01, 0.02])))
         rate = watched_rate(thing, facts, learned=True, believed=True, gain=1.0)
         has_interval = told or kind == "column"
         assert rate.rate is not None and (rate.low is not None, rate.high is not None) == (has_interval, has_interval)
