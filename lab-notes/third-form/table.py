@@ -46,6 +46,15 @@ def taken(judged: Mapping[str, CandidateRecord], names: Iterable[str]) -> str:
     return decide([*among, judged[CLONE]], PRESET, among).label
 
 
+def taken_by_learn(judged: Mapping[str, CandidateRecord], names: Sequence[str]) -> str:
+    """What `sbac learn` takes among the policies of all seeds and their committees, if it trains the critic mu first."""
+    first = [judged[name] for name in names if name.startswith("mu-") and seed_of(name) != COMMITTEE]
+    label, decided, _ = decide([judged[name] for name in [*names, CLONE]], PRESET, first)
+    if decided:
+        return label
+    return next(n for n in names if seed_of(n) == COMMITTEE and judged[n].setting == judged[label].setting)
+
+
 def taken_before(told: Mapping[str, Mapping[str, Any]], preset: str, names: Sequence[str]) -> str:
     """By the rule before, which had no clone among its candidates: the largest promise, if it is clear."""
     sound = [name for name in names if name in told and not told[name]["warnings"]]
@@ -100,6 +109,8 @@ def rows_of(folder: Path, effort: str) -> tuple[dict[str, float], list[dict[str,
         **{key: mean(row.get(key, np.nan) for row in seeds) for key in COLUMNS},
         "committees: choice": scores[together],
         "committees: oracle": max(scores[name] for name in committees),
+        "learn": scores[taken_by_learn(judged, of_list)],
+        "best of all": max(scores[name] for name in of_list),
         "of all committees": scores[taken(judged, [name for name in names if seed_of(name) == COMMITTEE])],
         "of all there is": scores[taken(judged, names)],
         "ranks": float(spearmanr(promised, [scores[name] for name in names])[0]),  # type: ignore[index]
