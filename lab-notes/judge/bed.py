@@ -1,6 +1,6 @@
 """The judge's test bed: policies that fall, played, and what the judge says of them.
 
-python lab-notes/judge/bed.py policies --out OUT --logs L ... [--preset quick] [--steps N ...]
+python lab-notes/judge/bed.py policies --out OUT --logs L ... [--preset quick] [--steps N ...] [--critic mu]
 python lab-notes/judge/bed.py judge    --out OUT --logs L ... [--effort quick]
 python lab-notes/judge/bed.py table    --out OUT [--logs L ...] [--variants V ...]
 
@@ -60,17 +60,17 @@ def policies(options: argparse.Namespace) -> None:
         for steps in options.steps:
             for method in options.methods:
                 if not (options.out / "truth" / f"{log}.{method}.{steps}.jsonl").is_file():
-                    print(train_and_play(options.out, data, log, method, steps, options.preset), flush=True)
+                    extra = {"critic": options.critic} if method == "sbac" else {}
+                    print(train_and_play(options.out, data, log, method, steps, options.preset, extra), flush=True)
 
 
-def train_and_play(out: Path, data: Any, log: str, method: str, steps: int, preset: str) -> str:
+def train_and_play(out: Path, data: Any, log: str, method: str, steps: int, preset: str, extra: dict[str, Any]) -> str:
     import sbac
     from sbac.evaluation.rollout import Evaluator
 
     play, began = Evaluator(log), time.time()
-    run = sbac.train(
-        data, method, preset=preset, seeds=[SEED], steps=steps, evaluate=False, progress=False, **METHODS[method]
-    )
+    options = METHODS[method] | extra
+    run = sbac.train(data, method, preset=preset, seeds=[SEED], steps=steps, evaluate=False, progress=False, **options)
     trained = time.time() - began
     lines: list[str] = []
     for policy in run.policies:
@@ -433,6 +433,7 @@ def main() -> None:
     parser.add_argument("--steps", nargs="+", type=int, default=list(STEPS))
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--preset", default="quick")
+    parser.add_argument("--critic", default="mu", help="of sbac: the preset's own when the first beds were made")
     parser.add_argument("--variants", nargs="+")
     parser.add_argument("--effort", default="quick")
     options = parser.parse_args()

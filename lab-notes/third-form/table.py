@@ -47,7 +47,7 @@ def taken(judged: Mapping[str, CandidateRecord], names: Iterable[str]) -> str:
 
 
 def taken_by_learn(judged: Mapping[str, CandidateRecord], names: Sequence[str]) -> str:
-    """What `sbac learn` takes among the policies of all seeds and their committees, if it trains the critic mu first."""
+    """What `sbac learn` takes of all seeds and their committees, where it trains the critic mu first."""
     first = [judged[name] for name in names if name.startswith("mu-") and seed_of(name) != COMMITTEE]
     label, decided, _ = decide([judged[name] for name in [*names, CLONE]], PRESET, first)
     if decided:
