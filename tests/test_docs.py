@@ -97,8 +97,8 @@ def test_every_block_of_python_is_python(page: Path) -> None:
 
 
 def run_page(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Runs the page's blocks with few steps; how many commands and blocks ran."""
-    train = sbac.train
+    """Runs the page's blocks with few steps, in the order of a reader; how many commands and blocks ran."""
+    train, names = sbac.train, {"__name__": "__main__"}
 
     def short(*arguments: Any, **options: Any) -> sbac.Run:
         options |= {"steps": 20, "episodes": 1, "workers": 1}
@@ -112,7 +112,7 @@ def run_page(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
         if block.why_not is not None or block.language not in ("python", "bash"):
             continue
         if block.language == "python":
-            exec(compile(block.text, str(page), "exec"), {"__name__": "__main__"})
+            exec(compile(block.text, str(page), "exec"), names)
             ran += 1
         for words in commands(block.text) if block.language == "bash" else ():
             few = {"bench": ["--steps", "20", "--episodes", "1", "--final-episodes", "1"]}.get(words[0], [])
@@ -210,22 +210,24 @@ def printed_by(script: str, *words: str) -> str:
 
 @pytest.mark.slow
 def test_the_choice_from_the_log_against_the_rivals() -> None:
-    words = "lab-notes/table --out lab-notes/trust/table.jsonl --summary --against lab-notes/table"
-    words += " lab-notes/table/published --developed-on lab-notes/table/development"
-    printed = printed_by("trust/trust.py", *words.split())
-    one, per_task = (
-        {row[0]: row for row in ([cell.strip() for cell in line.split("|")] for line in part.splitlines())}
-        for part in printed.split("\n-- ")[1:]
+    words = "lab-notes/third-form/choice lab-notes/table lab-notes/table/published --developed-on"
+    printed = printed_by("third-form/against.py", *words.split(), "lab-notes/table/development")
+    taken, one, per_task = printed.split("\n-- ")
+    beside_one, beside_best = (
+        {row[0]: row[1:] for row in ([cell.strip() for cell in line.split("|")] for line in part.splitlines()[1:])}
+        for part in (one, per_task)
     )
-    names = {"SBAC, one alpha": "sbac", "ReBRAC, tuned": "rebrac@tuned", "one-step, as published": "one-step@paper"}
+    names = {"SBAC, one setting": "sbac", "ReBRAC, tuned": "rebrac@tuned", "one-step, as published": "one-step@paper"}
     names |= {"IQL, tuned": "iql@tuned", "TD3+BC, as published": "td3-bc@paper", "cloning": "bc"}
     names |= {"ReBRAC, as published": "rebrac@paper", "CQL, as published": "cql"}
-    said = named_rows(RESULTS.read_text().split("\n## ")[0])
+    top = RESULTS.read_text().split("\n## ")[0]
+    said = named_rows(top)
     for name, method in names.items():
-        assert said[name][:2] == one[method][3:5], name
-    assert said["SBAC, alpha by sbac select"][0] == one["sbac"][2]
-    last = rows_of(section("## A setting per task", TABLE / "README.md"))[-1]
-    assert last[3:] == per_task["rebrac@tuned"][2:5]
+        assert said[name][:2] == beside_one[method][:2], name
+        assert beside_one[method][2] == "clear after Holm"
+    assert f"choice {said['SBAC, chosen from the log'][0]}" in taken
+    for method in ("rebrac@tuned", "iql@tuned"):
+        assert all(number in top for number in beside_best[method][:2]), method
 
 
 def test_the_reference_names_the_whole_api() -> None:

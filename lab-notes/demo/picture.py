@@ -1,6 +1,6 @@
 """The first page's picture: an ordinary episode of the log, one of the policy learned from it, and the learning curve.
 
-    sbac train hopper-demo --seeds 5 --episodes 20 --evaluate-every 5000 --out runs/five
+    sbac train hopper-demo --critic mu --seeds 5 --episodes 20 --evaluate-every 5000 --out runs/five
     python lab-notes/demo/picture.py runs/five
 
 Ordinary: the log's episode with the median return, and the seed with the median score at the preset's alpha. MuJoCo

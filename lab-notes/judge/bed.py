@@ -355,7 +355,7 @@ def where_both_tell(new: Cases, old: Cases) -> str:
 
 
 def pooled(by_log: Cases) -> dict[str, Any]:
-    """The shares that the issue asks for, over all cases."""
+    """The shares that are reported, over all cases."""
     listed = [c for cases in by_log.values() for c in cases]
     told = [c for c in listed if c["told"]]
     spread = [by_the_logs_spread(c) for c in told]

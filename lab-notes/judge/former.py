@@ -1,4 +1,4 @@
-"""The bed's policies judged by the rule before this issue: run with the package of commit a089f01 on the path.
+"""The bed's policies judged by the rule of commit a089f01: run with the package of that commit on the path.
 
 python lab-notes/judge/former.py OUT EFFORT LOG ...    writes OUT/former/LOG.json
 """

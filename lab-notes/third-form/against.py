@@ -31,21 +31,20 @@ def main(choices: Path, cells: list[Path], developed_on: Path) -> None:
     means["committees: choice"] = np.mean([log["committees: choice"] for log, _ in found.values()])
     print(f"{len(found)} logs:", ", ".join(f"{name} {value:.1f}" for name, value in means.items()))
     records = [cell for folder in cells for cell in read_cells(folder)]
-    shown = max(
-        score_tables(collect(records, read_cells(developed_on))),
-        key=lambda table: len(table.methods) * (table.length == 200_000),
-    )
-    theirs = {
-        method: [shown.chosen[log, method].scores for log in ours]
-        for method in shown.methods
-        if all((log, method) in shown.chosen for log in ours)
-    }
-    print(shown.title)
-    for method, against in differences(list(ours.values()), theirs).items():
-        mean = np.mean([scores.mean() for scores in theirs[method]])
-        clear = "clear after Holm" if against.holm else "not clear"
-        fixed, drawn = within(*against.tasks_fixed), within(*against.tasks_drawn)
-        print(f"{method}: {mean:.1f}, less {fixed} ({clear}), tasks drawn too {drawn}")
+    for shown in score_tables(collect(records, read_cells(developed_on))):
+        theirs = {
+            method: [shown.chosen[log, method].scores for log in ours]
+            for method in shown.methods
+            if all((log, method) in shown.chosen for log in ours)
+        }
+        if shown.length != "200k steps a phase" or not theirs:
+            continue
+        print(f"-- {shown.title}")
+        for method, against in differences(list(ours.values()), theirs).items():
+            mean = np.mean([scores.mean() for scores in theirs[method]])
+            clear = "clear" if against.holm else "not clear"
+            fixed, drawn = within(*against.tasks_fixed), within(*against.tasks_drawn)
+            print(f"{method} | {mean:.1f} | {fixed} | {clear} after Holm | tasks drawn too {drawn}")
 
 
 if __name__ == "__main__":

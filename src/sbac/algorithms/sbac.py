@@ -431,7 +431,7 @@ SCALE_FREE = {
     "behaviour_dropout": 0.1,
 }
 """What `tuned` and `quick` share (docs/methods.md has the reasons)."""
-# After so few steps Q^mu is rough, and what is gained by leaving mu soon is an error of it.
+# After so few steps the critics are rough, and what is gained by leaving mu soon is an error of it.
 QUICK_PENALTY = 0.032
 # To the letter: of all the guards around w the paper has the clip on log w alone. What is left of the clip on log beta
 # keeps the squares of beta within float32.

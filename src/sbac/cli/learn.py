@@ -26,7 +26,11 @@ def add(commands: Commands) -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="moves all seeds (default: 0)")
     parser.add_argument("--ends", metavar="RULE", help='when an episode ends, such as "height < 0.8"')
     parser.add_argument(
-        "--watch", nargs="+", default=[], metavar="RULE", help='what else is told of the policy, such as "glucose < 70"'
+        "--watch",
+        nargs="+",
+        default=[],
+        metavar="COLUMN|RULE",
+        help="what else is told of the policy: a column, or a bad thing such as 'glucose < 70'",
     )
     add_log_options(parser.add_argument_group("the log"))
     parser.set_defaults(run=_learn)

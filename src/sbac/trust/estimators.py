@@ -19,6 +19,7 @@ ESTIMATORS = {
     "model": Estimator("the learned model", model.evidence),
 }
 ALWAYS = ("fitted", "behaviour")
-"""Asked in every case: the interval is built around the first, and the distance from the log is known by the second."""
+"""Asked in every case. The interval is built around the learned model where it is asked, else around the first; the
+second knows the distance from the log."""
 BESIDE = ("model",)
 """Asked besides, unless others are named."""

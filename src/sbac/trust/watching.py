@@ -22,7 +22,7 @@ RATE = "rate of "
 """How the name of a watched quantity begins."""
 RARE = 0.05
 """A rule or an end that is rarer in the log gets no interval: the networks have seen too little of it. On two logs with
-such a thing, ten of 25 policies had it more often than the interval said (`lab-notes/worlds`, `third-form`)."""
+such a thing, ten of 25 policies had it more often than the interval said (`lab-notes/worlds`)."""
 
 
 @dataclass(frozen=True)
