@@ -94,7 +94,9 @@ def select(
         for row, each in zip(judged_candidates(question, judged, beside), judged, strict=True)
     ]
     first = [row for row, each in zip(candidates, judged, strict=True) if each.run is (runs[0] if runs else None)]
-    label, decided, reason = decide(candidates, preset, [row for row in first if row.label != CLONE])
+    # Of rollouts with noise it is not known yet whether their states tell anything.
+    near = not spent.model_noise
+    label, decided, reason = decide(candidates, preset, [row for row in first if row.label != CLONE], near)
     candidates.sort(key=lambda row: (row.label != label, row.set_aside, -row.promise))
     best = next(each.policy for each in judged if each.label == label)
     logged = replace(

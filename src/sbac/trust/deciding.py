@@ -7,6 +7,8 @@ from typing import NamedTuple
 from sbac.records import Setting, Settings
 from sbac.trust.choice import CLONE, CandidateRecord
 
+STRAYS = 1.1
+"""Times as far as the clone: beyond, a policy's rollouts leave the states of the log. Found on development logs."""
 CAN_TELL = 0.5
 """In standard deviations of the log's returns: by how much a policy must promise more than the preset's to be taken.
 A smaller advantage is within what the estimates get wrong. Found on development runs."""
@@ -21,13 +23,18 @@ class Verdict(NamedTuple):
 
 
 def decide(
-    candidates: Sequence[CandidateRecord], preset: Settings, first: Sequence[CandidateRecord] | None = None
+    candidates: Sequence[CandidateRecord],
+    preset: Settings,
+    first: Sequence[CandidateRecord] | None = None,
+    near: bool = False,
 ) -> Verdict:
     """Takes the largest promise of the policies that nothing speaks against, if it is clearly above the preset's.
 
     Where the estimates cannot tell them apart, or something speaks against every one, the preset's setting is taken,
     of those in `first` (None: of all). What does not promise more than the clone of the log, if that is among the
     candidates and nothing speaks against it, is not taken.
+
+    near: whether a policy whose rollouts leave the log's states early is taken only where all do.
     """
     usual = usual_candidate(first or [each for each in candidates if each.label != CLONE], preset)
     sound = [candidate for candidate in candidates if not candidate.set_aside]
@@ -39,20 +46,31 @@ def decide(
     better = [candidate for candidate in sound if candidate.expected > least]
     if not better:
         return Verdict(CLONE, True, "no policy that can be believed promises more than the clone of the log")
+    if near:
+        better = those_near(better, candidates) or better
     best = max(better, key=lambda candidate: candidate.promise)
     if best.label == usual.label:
         return Verdict(best.label, True, "the preset's setting also promises the most")
     if usual.set_aside:
         return Verdict(best.label, True, "it promises the most; the preset's setting is set aside")
     if usual not in better:
-        return Verdict(
-            best.label, True, "it promises the most; the preset's promises no more than the clone of the log"
-        )
+        why = "promises no more than the clone" if usual.expected <= least else "leaves the states"
+        return Verdict(best.label, True, f"it promises the most; the preset's {why} of the log")
     if best.promise - usual.promise > CAN_TELL * best.unit:
         return Verdict(best.label, True, "it promises clearly more than the preset's setting")
     return Verdict(
         usual.label, False, "the estimates cannot tell the best policies apart: the preset's setting is taken"
     )
+
+
+def those_near(those: Sequence[CandidateRecord], candidates: Sequence[CandidateRecord]) -> list[CandidateRecord]:
+    """Those whose rollouts stay nearly as close to the log's states as the clone's do."""
+    most = min((STRAYS * strays(each) for each in candidates if each.label == CLONE), default=math.inf)
+    return [each for each in those if strays(each) <= most]
+
+
+def strays(candidate: CandidateRecord) -> float:
+    return candidate.diagnostics.get("model_strays", math.inf)
 
 
 def usual_candidate(candidates: Sequence[CandidateRecord], preset: Settings) -> CandidateRecord:

@@ -6,20 +6,23 @@ more than they do at any row of the log; from there on the value is that of fitt
 
 from dataclasses import dataclass
 
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float
 from numpy.typing import NDArray
 
-from sbac.nn.typed import take
+from sbac.nn.typed import in_chunks, jit, take
 from sbac.trust.dynamics import Model, disagreements, learn
 from sbac.trust.evidence import AS_LOGGED, Evidence, Question
 from sbac.trust.fitting import fit, values_at
 from sbac.trust.knowing import Knowledge, know
-from sbac.trust.walking import episode_returns, follow, world_of
+from sbac.trust.walking import Walk, episode_returns, follow, world_of
 from sbac.trust.watching import watched_draws
 
 ROLLOUTS = 20
 """Of a policy in each member: their first states are spread evenly over the log's episodes."""
+COMPARED = 20_000
+"""States of the log that rollouts are compared with."""
 NEGLIGIBLE = 0.01
 """Rollouts last until gamma^t falls below this; what comes after counts as what comes after a cut."""
 
@@ -39,7 +42,8 @@ def evidence(question: Question) -> list[Evidence]:
         draws |= watched_draws(question.log.watches, sums, steps, ended)
         as_logged = watched_draws(question.log.watches, sums - np.outer(steps, known.rates_missed), steps, ending)
         draws |= {quantity + AS_LOGGED: drawn for quantity, drawn in as_logged.items()}
-        said.append(Evidence(draws, {"model_share": float(share), **shared}))
+        facts = {"model_share": float(share), "model_strays": float(rolled.strays[number])}
+        said.append(Evidence(draws, facts | shared))
     return said
 
 
@@ -89,6 +93,8 @@ class Rollouts:
     """What one of these steps earns."""
     watched: NDArray[np.float64]
     """(policies, members, watched): what the user watches, summed over these steps."""
+    strays: NDArray[np.float64]
+    """Of each policy: how far its rollouts are from the log's states early on, in deviations of the log."""
 
 
 def roll(question: Question, model: Model, limit: float) -> Rollouts:
@@ -129,4 +135,23 @@ def roll(question: Question, model: Model, limit: float) -> Rollouts:
         1.0 - by_member(walk.survived),
         earned[..., 0] / np.maximum(lengths, 1e-9),
         earned[..., 1:],
+        strayed(question, walk),
     )
+
+
+def strayed(question: Question, walk: Walk) -> NDArray[np.float64]:
+    """The mean distance of the early states to the nearest of the log's; not a number where no rollout comes so far."""
+    states = question.log.transitions.states
+    some = states[np.linspace(0, len(states) - 1, min(COMPARED, len(states))).astype(int)]
+    apart = np.asarray(nearest(walk.early.reshape(-1, states.shape[1]), some), np.float64).reshape(walk.early.shape[:2])
+    alive = np.asarray(walk.early_alive, np.float64)
+    reached = alive.sum(1)
+    return np.where(reached > 0, (alive * apart).sum(1) / np.where(reached > 0, reached, 1.0), np.nan)
+
+
+@jit
+def nearest(states: Float[Array, "rows obs"], others: Float[Array, "others obs"]) -> Float[Array, " rows"]:
+    """How far each state lies from the nearest of others: the root of the mean square over columns."""
+    squares = (others**2).sum(-1)
+    apart = in_chunks(lambda state: (squares - 2 * others @ state).min() + (state**2).sum(), states, 256)
+    return jnp.sqrt(jnp.maximum(apart, 0.0) / states.shape[1])

@@ -20,6 +20,8 @@ from sbac.trust.log import JudgedLog
 
 TOGETHER = 50
 """Steps of a rollout that the device takes at a time."""
+EARLY = 50
+"""Steps after which is asked how far a policy has strayed: sooner all are near their start, later a model drifts."""
 
 
 class Walk(eqx.Module):
@@ -41,6 +43,10 @@ class Walk(eqx.Module):
     """The steps of it that are expected."""
     lasted: Float[Array, "policies rollouts"]
     """Those before it was cut."""
+    early: Float[Array, "policies rollouts obs"]
+    """Where it is after `World.early` steps."""
+    early_alive: Float[Array, "policies rollouts"]
+    """The probability that it comes there."""
 
 
 class World(eqx.Module):
@@ -52,6 +58,8 @@ class World(eqx.Module):
     """Of an episode."""
     limit: float
     """Of the members' disagreement: beyond, a rollout stops."""
+    early: int
+    """The steps of `EARLY`, or half of the log's longest episode."""
     discount: float
     key: PRNGKeyArray
 
@@ -70,7 +78,7 @@ def _step(world: World, walk: Walk) -> Walk:
     following, earned, ends, disagreement = jax.vmap(policy)(walk.states, walk.actions)
     finite = jnp.isfinite(following).all(-1) & jnp.isfinite(earned).all(-1)
     running = walk.running & finite & (disagreement <= world.limit)
-    counted = running & (walk.time < world.steps)
+    counted, is_early = running & (walk.time < world.steps), walk.time == world.early
 
     def added(sums: Array, where: Array, weights: Array) -> Array:
         return sums + jnp.where(where[..., None], weights[..., None] * earned, 0.0)
@@ -86,6 +94,8 @@ def _step(world: World, walk: Walk) -> Walk:
         added(walk.earned, counted, walk.survived),
         walk.lived + jnp.where(counted, walk.survived, 0.0),
         walk.lasted + counted,
+        jnp.where(is_early, walk.states, walk.early),
+        jnp.where(is_early, walk.survived * walk.running, walk.early_alive),
     )
 
 
@@ -106,18 +116,18 @@ def advance(steps: int, act: Act, constants: Any, world: World, walk: Walk) -> W
 
 
 def begin(model: Model, states: Array, actions: Array) -> Walk:
-    shape, sums = states.shape[:2], (*states.shape[:2], len(model.scales.earned_mean))
-    ones, zeros = jnp.ones(shape), jnp.zeros(shape)
-    return Walk(
-        states, actions, jnp.int32(0), jnp.ones(shape, bool), ones, jnp.zeros(sums), ones, jnp.zeros(sums), zeros, zeros
-    )
+    shape, start = states.shape[:2], jnp.int32(0)
+    ones, zeros, sums = jnp.ones(shape), jnp.zeros(shape), jnp.zeros((*shape, len(model.scales.earned_mean)))
+    running = jnp.ones(shape, bool)
+    return Walk(states, actions, start, running, ones, sums, ones, sums, zeros, zeros, states, zeros)
 
 
 def world_of(
     question: Question, model: Model, member: NDArray[np.int64], steps: NDArray[np.int64], limit: float
 ) -> World:
     key = jax.random.key(question.seed, impl="threefry2x32")
-    return World(model, jnp.asarray(member), jnp.asarray(steps), limit, question.log.discount, key)
+    early = min(EARLY, question.log.longest // 2)
+    return World(model, jnp.asarray(member), jnp.asarray(steps), limit, early, question.log.discount, key)
 
 
 def follow(
