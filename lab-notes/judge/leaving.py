@@ -2,6 +2,7 @@
 
 python lab-notes/judge/leaving.py measure --out OUT --logs L ... [--effort quick]     (OUT: of bed.py, policies played)
 python lab-notes/judge/leaving.py table --out lab-notes/judge/leaving --logs L ...
+python lab-notes/judge/leaving.py choose --out OUT --states STATES --logs L ...     (OUT: judged; STATES: of measure)
 
 Every ten steps, for each policy and for held-out episodes of the log that are acted again (`sbac.trust.knowing`): how
 far the state lies from the nearest one of the log, how far the action lies from the clone's there, how much the members
@@ -18,7 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from bed import DISCOUNT, effort_of
+from bed import DISCOUNT, MODEL, Cases, among_methods, cases, effort_of, promised
 from scipy.stats import spearmanr
 
 import sbac
@@ -26,12 +27,13 @@ from sbac.nn import pre_tanh
 from sbac.nn.typed import in_chunks, jit
 from sbac.trust.behaviour import NARROWEST, clone_policy, cloned
 from sbac.trust.choice import CLONE
+from sbac.trust.deciding import STRAYS
 from sbac.trust.dynamics import disagreements, drawn_episodes
 from sbac.trust.evidence import Question
 from sbac.trust.knowing import EPISODES, action_scales, acts_again, residuals
 from sbac.trust.log import read_log
 from sbac.trust.model import ROLLOUTS, learned
-from sbac.trust.walking import advance, begin, world_of
+from sbac.trust.walking import EARLY, advance, begin, world_of
 
 EVERY, STEPS, SAMPLED = 10, 300, 20_000
 TIMES = (1, 2, 3, 5, 8, 10, 20)
@@ -131,13 +133,62 @@ def table(out: Path, log_name: str) -> None:
             print(f"  {name} ({scores[name]:.1f}): {np.round(row, 2)}")
 
 
+def chosen(out: Path, states: Path, logs: list[str], draws: int = 10_000) -> None:
+    """What is taken among policies of one length: by the promise, by the promise of those near the log's states, by
+    nearness alone."""
+    by_log: Cases = {}
+    for log in logs:
+        told = json.loads((states / "judged" / f"{log}.states.json").read_text())["policies"]
+        at = EARLY // EVERY
+        # Before the judge's own clone was measured with the others, the one of the bed stood for it.
+        limit = STRAYS * told.get(CLONE, told["bc-8000-seed200"])["distance"][at]
+        by_log[log] = [
+            c | {"strays": told[c["policy"]]["distance"][at], "limit": limit} for c in cases(out, log, MODEL)
+        ]
+
+    def near(case: dict[str, Any]) -> Any:
+        within = case["strays"] <= case["limit"]
+        return case["told"], within, case["promise"] if within else -case["strays"]
+
+    orders = {"promise": promised, "near, then promise": near, "nearest": lambda case: -case["strays"]}
+    taken = {name: among_methods(by_log, order) for name, order in orders.items()}
+    for log in logs:
+        ranks = [
+            spearmanr([key(c) for c in by_log[log]], [c["score"] for c in by_log[log]])[0]  # type: ignore[index]
+            for key in (lambda c: c["promise"], lambda c: -c["strays"], lambda c: -c["record"].diagnostics["distance"])
+        ]
+        rows = taken["promise"][log]
+        words = [f"{name} {np.mean([row['taken'] for row in taken[name][log]]):.1f}" for name in orders]
+        words += [f"{name} {np.mean([row[name] for row in rows]):.1f}" for name in rows[0] if name != "taken"]
+        print(f"{log}: ranks {np.round(ranks, 2)}; " + ", ".join(words))
+    means = {
+        name: np.mean([row["taken"] for of_log in each.values() for row in of_log]) for name, each in taken.items()
+    }
+    print("all: " + ", ".join(f"{name} {value:.1f}" for name, value in means.items()))
+    for name in ("promise", "iql"):
+        apart = np.array(
+            [
+                np.mean(
+                    [b["taken"] - (a["taken"] if name == "promise" else a[name]) for a, b in zip(one, two, strict=True)]
+                )
+                for one, two in zip(taken["promise"].values(), taken["near, then promise"].values(), strict=True)
+            ]
+        )
+        low, high = np.quantile(np.random.default_rng(0).choice(apart, (draws, len(apart))).mean(1), [0.025, 0.975])
+        print(f"near, then promise, less {name}: {apart.mean():.1f} [{low:.1f}, {high:.1f}]")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stage", choices=["measure", "table"])
+    parser.add_argument("stage", choices=["measure", "table", "choose"])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--logs", nargs="+", required=True)
     parser.add_argument("--effort", default="quick")
+    parser.add_argument("--states", type=Path)
     options = parser.parse_args()
+    if options.stage == "choose":
+        chosen(options.out, options.states or options.out, options.logs)
+        return
     for log in options.logs:
         if options.stage == "table":
             table(options.out, log)

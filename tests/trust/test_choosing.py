@@ -160,6 +160,29 @@ def test_what_does_not_promise_more_than_the_clone_is_not_taken() -> None:
     assert decide([LOW, USUAL, warned], {"alpha": 1.0}).label == USUAL.label
 
 
+def strayed(row, strays):
+    return replace(row, diagnostics={**row.diagnostics, "model_strays": strays})
+
+
+def test_what_leaves_the_logs_states_early_is_taken_only_where_all_do() -> None:
+    """Beside the clone, and only where it is asked for."""
+    beside = strayed(clone((0.1, 0.1, 0.1, 0.2)), 0.5)
+    near, leaves = strayed(USUAL, 0.54), strayed(CLEAR, 0.56)
+    assert decide([near, leaves, beside], {"alpha": 1.0}).label == CLEAR.label
+    verdict = decide([near, leaves, beside], {"alpha": 1.0}, near=True)
+    assert verdict.label == USUAL.label and verdict.decided
+    verdict = decide([strayed(USUAL, 0.56), strayed(CLEAR, 0.54), beside], {"alpha": 1.0}, near=True)
+    assert verdict.label == CLEAR.label and "leaves the states of the log" in verdict.reason
+    unknown = decide([near, CLEAR, beside], {"alpha": 1.0}, near=True)  # no rollout of it lasts so long
+    assert unknown.label == USUAL.label
+    for everyone in (
+        [strayed(USUAL, 0.6), leaves, beside],
+        [near, leaves, clone((0.1, 0.1, 0.1, 0.2))],
+        [near, leaves],
+    ):
+        assert decide(everyone, {"alpha": 1.0}, near=True).label == CLEAR.label
+
+
 def test_optimism_decides_between_policies_and_not_against_the_clone() -> None:
     bold, careful = (
         candidate(0.25, [2.0, 2.1, 2.0, 1.9], optimism=5.0),

@@ -16,14 +16,14 @@ from sbac.trust.estimates import conclude
 from sbac.trust.evidence import Effort, Facts, Question, summary
 from sbac.trust.knowing import know
 from sbac.trust.log import JudgedLog, read_log
-from sbac.trust.model import roll
-from sbac.trust.walking import episode_returns
+from sbac.trust.model import ROLLOUTS, roll
+from sbac.trust.walking import episode_returns, follow, world_of
 
 EFFORT = Effort(2, 2, (16, 16), 64, (50, 50), 2e-3, 0.1, (32, 32), 2_000)
 LENGTH = 30
 
 
-def follow(act, episodes: int, seed: int) -> dict[str, Any]:
+def played(act, episodes: int, seed: int) -> dict[str, Any]:
     """Episodes of at most `LENGTH` steps as columns; every step earns 1 - s^2 / 2."""
     rng = np.random.default_rng(seed)
     s, steps = rng.normal(0.0, 0.3, episodes), []
@@ -43,19 +43,19 @@ def follow(act, episodes: int, seed: int) -> dict[str, Any]:
 @cache
 def truth(law) -> tuple[float, float]:
     """Mean length and mean return."""
-    columns = follow(lambda s, _: law(s), 4_000, 1)
+    columns = played(lambda s, _: law(s), 4_000, 1)
     return len(columns["rewards"]) / 4_000, columns["rewards"].sum() / 4_000
 
 
 def rarely(law) -> float:
     """The share of the steps in a place where the log rarely was."""
-    return float((follow(lambda s, _: law(s), 4_000, 1)["observations"] < RARE).mean())
+    return float((played(lambda s, _: law(s), 4_000, 1)["observations"] < RARE).mean())
 
 
 def logged(beside: bool) -> JudgedLog:
     """A noisy log of the point, with or without the states that it fell to; watched: three times the reward, 1, and
     what is rare."""
-    columns = follow(lambda s, rng: rng.normal(0.2, 0.35, len(s)), 300, 0)
+    columns = played(lambda s, rng: rng.normal(0.2, 0.35, len(s)), 300, 0)
     after = columns.pop("next_observations")
     watched = {"thrice": 3.0 * columns["rewards"], "one": np.ones(len(after))}
     behind = after[columns["terminals"]] if beside else None
@@ -101,6 +101,22 @@ def test_the_rate_of_what_is_rare_is_a_share(fallen) -> None:
         assert rate.mean() == pytest.approx(rarely(law), abs=0.03)
     freely = dataclasses.replace(model.scales, earned_low=-jnp.inf, earned_high=jnp.inf)
     assert rolled(log, dataclasses.replace(model, scales=freely)).watched[..., 2].min() < 0.0
+
+
+def test_how_far_a_policy_strays_is_where_its_rollouts_are_after_half_an_episode(fallen) -> None:
+    """As rollouts of half the length end, by brute force; one that goes where the log never was goes farthest."""
+    log, model = fallen
+    question = Question(log, [*LAWS.values(), lambda s: -1.0 + 0.0 * s], EFFORT)
+    found = roll(question, model, np.inf).strays
+    chosen = np.unique(np.linspace(0, log.episodes - 1, ROLLOUTS).astype(int))
+    starts = np.tile(np.asarray(log.starts)[chosen], (4, model.count, 1))
+    member = np.repeat(np.arange(model.count), len(chosen))
+    world = world_of(question, model, member, np.full(len(member), LENGTH), np.inf)
+    walk = follow(world, question.actors, starts, LENGTH // 2, lambda _: None)
+    known = np.asarray(log.transitions.states)[:, 0]
+    apart = np.abs(np.asarray(walk.states) - known).min(-1)
+    np.testing.assert_allclose(found, np.average(apart, 1, np.asarray(walk.survived)), rtol=1e-3, atol=2e-3)
+    assert found[3] > 1.0 > 20 * found[:3].max()
 
 
 def test_a_rule_of_the_users_ends_episodes_in_place_of_what_was_learned(fallen) -> None:
