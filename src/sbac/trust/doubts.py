@@ -13,7 +13,10 @@ from sbac.trust.log import FEWEST_EPISODES
 LEVEL = 0.9
 """The nominal coverage of an interval."""
 BEYOND = 0.05
-"""How far, as a share of its width, a value may lie outside of [r_min, r_max] / (1 - gamma): networks are not exact."""
+"""How far, as a share of its width, a whole episode may lie outside of what the rewards allow."""
+DIVERGED = 0.5
+"""The same for fitted values and [r_min, r_max] / (1 - gamma). Less is taken back to the bound: where every step that
+is survived earns the same, the best policies lie at it."""
 MOVING = 0.5
 """Of half the interval's width: a gain that moved more than this in the last fifth of training has not settled."""
 MISSED = 0.5
@@ -45,7 +48,7 @@ class Rule:
 
 def goes_beyond(facts: Facts) -> bool:
     low, high = facts["lowest_possible"], facts["highest_possible"]
-    slack = BEYOND * (high - low)
+    slack = DIVERGED * (high - low)
     return facts["largest"] > high + slack or facts["least"] < low - slack
 
 

@@ -78,22 +78,27 @@ class Fitted:
 
 
 def evidence(question: Question) -> list[Evidence]:
-    """Of each replicate the gain, a difference of two networks that share their episodes, batches and first weights."""
+    """Of each replicate the gain, a difference of two networks that share their episodes, batches and first weights.
+
+    No policy earns more than the rewards allow, and none less: a gain that says so is taken back to the bound.
+    """
     fitted = question.once(fit)
+    own = float(fitted.returns.mean())
+    least, most = (bound - own for bound in question.log.bounds)
     missed = float((fitted.values[-1, 0] - fitted.logged).mean())
     watches = [each for each in question.log.watches if each.kind != "end"]
     rates_missed = fitted.rates[0].mean(0) - fitted.logged_rates
     missed_by_name = {f"missed {each.quantity}": float(by) for each, by in zip(watches, rates_missed, strict=True)}
     said: list[Evidence] = []
     for number in range(1, len(question.policies) + 1):
-        gains = fitted.values[:, number] - fitted.values[:, 0]  # (records, replicates)
+        gains = np.clip(fitted.values[:, number] - fitted.values[:, 0], least, most)  # (records, replicates)
         before = gains[max(int(0.8 * len(gains)) - 1, 0)].mean()
         diagnostics = {
             "largest": float(fitted.largest[number]),  # value at a first state
             "least": float(fitted.least[number]),
             "moved": float(gains[-1].mean() - before),  # the gain, in the last fifth of training
             "missed": missed,  # the log's own value by the same networks, less its mean return
-            "log": float(fitted.returns.mean()),
+            "log": own,
         }
         changes = (fitted.rates[number] - fitted.rates[0]).T
         watched = {each.quantity: change for each, change in zip(watches, changes, strict=True)}

@@ -122,7 +122,7 @@ def roll(question: Question, model: Model, limit: float) -> Rollouts:
         return array.reshape(policies, members, -1, *array.shape[2:]).mean(2)
 
     after = values_at(take(fitted.networks, slice(1, None)), walk.states, walk.actions)
-    behind = np.asarray(walk.alive, np.float64) * log.units.values(after)
+    behind = np.asarray(walk.alive, np.float64) * np.clip(log.units.values(after), *log.bounds)
     logged = float(fitted.returns[chosen].mean())
     cut = np.asarray(walk.survived, np.float64) * (steps - np.asarray(walk.lasted, np.float64))
     discounted, earned = by_member(walk.discounted), by_member(walk.earned)
