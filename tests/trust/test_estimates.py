@@ -14,7 +14,7 @@ from sbac.trust.behaviour import clone, departures
 from sbac.trust.doubts import RULES, doubts
 from sbac.trust.estimates import OPTIMISM, UNKNOWN, combined, conclude, fqe, judge
 from sbac.trust.evidence import Effort, Facts, Question, summary
-from sbac.trust.fitting import fit
+from sbac.trust.fitting import evidence, fit
 from sbac.trust.log import read_log
 from tests.truth.logged import Linear, Table
 
@@ -120,12 +120,31 @@ def sound(logged=LOGGED, gains=GAINS, **changes: float) -> Facts:
     return Facts(SOUND | {"log": float(np.mean(logged))} | said | changes)
 
 
+def test_values_beyond_the_bound_are_taken_back_to_it() -> None:
+    """Where every step earns 1, a policy that never fails has the largest value there is, and networks say more."""
+    rng, lengths = np.random.default_rng(0), np.full(30, 10)
+    ends = np.cumsum(lengths) - 1
+    terminals = np.isin(np.arange(lengths.sum()), ends)
+    columns = {"observations": rng.normal(size=(300, 1)), "actions": rng.uniform(-1, 1, (300, 1))}
+    data = sbac.Dataset(**columns, rewards=np.ones(300), terminals=terminals)
+    question = Question(read_log(data, 0.9), [lambda s: 0 * s], Effort(2, 2, (16,), 32, (50, 50), 1e-3, 0.1))
+    fitted = question.once(fit)
+    own = fitted.returns.mean()
+    for value, kept in ((12.0, 10.0), (9.0, 9.0), (-3.0, 0.0)):
+        values = np.stack([fitted.values[:, 0], fitted.values[:, 0] + value - own], 1)
+        question._results[fit] = dataclasses.replace(fitted, values=values)
+        said = evidence(question)[0]
+        np.testing.assert_allclose(said.draws["gain"] + own, kept)
+        assert said.diagnostics["moved"] == pytest.approx(0.0)
+    assert not doubts(sound(largest=14.9, least=-4.9)) and doubts(sound(largest=15.1))
+
+
 @pytest.mark.parametrize(
     ("rule", "changes", "words"),
     [
         ("few episodes", {"episodes": 5}, "the log has 5 episodes"),
-        ("beyond the rewards", {"largest": 11.0}, "values from 2 to 11 go beyond what the rewards allow, 0 to 10"),
-        ("beyond the rewards", {"least": -2.0}, "beyond what the rewards allow"),
+        ("beyond the rewards", {"largest": 16.0}, "values from 2 to 16 go beyond what the rewards allow, 0 to 10"),
+        ("beyond the rewards", {"least": -6.0}, "beyond what the rewards allow"),
         ("episode beyond the rewards", {"model_episode": 116.9, "lowest_episode": 0.0, "highest_episode": 60.0},
          "a whole episode goes beyond what the log's rewards and its longest episode allow, 0 to 60"),
         ("still moving", {"moved": -0.3}, "still moving at the end of training, by -0.3"),

@@ -459,7 +459,7 @@ PRESETS = {
     },
     "quick": SCALE_FREE
     | {
-        "critic": "pi",  # with small networks it is as good as Q^mu or better on seven logs (docs/methods.md)
+        "critic": "pi",  # with small networks it is as good as Q^mu or better on eight of nine logs (docs/methods.md)
         "steps": (20_000, 10_000),
         "penalty": QUICK_PENALTY,
         "batch_size": 128,
