@@ -37,6 +37,7 @@ def main(out: Path, logs: list[str], seeds: list[int], rows: int, episodes: int)
         for critic, seed, policy in named:
             policy.save(out / "policies" / log / f"{critic}-{seed}.safetensors")
             played = sbac.evaluate(policy, log, episodes=episodes, seed=50_000)
+            assert played.scores is not None
             lengths = [int(length) for length in played.lengths]
             row = {"log": log, "critic": critic, "seed": seed, "scores": np.round(played.scores, 2).tolist()}
             with results.open("a") as lines:

@@ -125,8 +125,8 @@ def test_values_beyond_the_bound_are_taken_back_to_it() -> None:
     rng, lengths = np.random.default_rng(0), np.full(30, 10)
     ends = np.cumsum(lengths) - 1
     terminals = np.isin(np.arange(lengths.sum()), ends)
-    columns = {"observations": rng.normal(size=(300, 1)), "actions": rng.uniform(-1, 1, (300, 1))}
-    data = sbac.Dataset(**columns, rewards=np.ones(300), terminals=terminals)
+    states, actions = rng.normal(size=(300, 1)), rng.uniform(-1, 1, (300, 1))
+    data = sbac.Dataset(observations=states, actions=actions, rewards=np.ones(300), terminals=terminals)
     question = Question(read_log(data, 0.9), [lambda s: 0 * s], Effort(2, 2, (16,), 32, (50, 50), 1e-3, 0.1))
     fitted = question.once(fit)
     own = fitted.returns.mean()
