@@ -53,12 +53,10 @@ def test_members_disagree_more_where_there_is_no_data(linear, model) -> None:
 def test_its_gain_is_near_the_truth_for_a_policy_near_the_log(linear) -> None:
     world, log = linear
     gain = world.better(0.3)
-    policies = [world.acts(gain), world.acts(world.beyond())]
     effort = Effort(2, 2, (64, 64), 128, (1_500, 3_000), 2e-3, 0.1)
-    found = rollouts(Question(log, policies, effort))
+    found = rollouts(Question(log, [world.acts(gain)], effort))
     truth = world.value(gain) - world.value(world.gain, world.deviation)
     assert found.gains[0].mean() == pytest.approx(truth, abs=0.2)
-    assert found.shares[1] < found.shares[0]  # far from the log the rollouts are cut earlier
 
 
 def test_whole_episodes_earn_what_they_do_in_the_world(linear, model) -> None:
