@@ -116,14 +116,6 @@ class Linear:
             p = self.cost + 0.1 * best.T @ best + self.discount * closed.T @ p @ closed
         return self.gain + share * (best - self.gain)
 
-    def beyond(self, most: float = 6.0) -> np.ndarray:
-        """The log's gain moved far beyond the optimal one, as far as the system stays stable."""
-        for share in np.linspace(most, 1.0, 20):
-            gain = self.better(float(share))
-            if np.abs(np.linalg.eigvals(self.dynamics + self.control @ gain)).max() < 0.95:
-                return gain
-        return self.better(1.0)
-
     def costs(self, gain: np.ndarray, deviation: float = 0.0) -> tuple[np.ndarray, float]:
         """P and c of V(s) = c - s'Ps, for a = gain s + deviation * noise."""
         closed = self.dynamics + self.control @ gain
