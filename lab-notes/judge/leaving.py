@@ -2,7 +2,8 @@
 
 python lab-notes/judge/leaving.py measure --out OUT --logs L ... [--effort quick]     (OUT: of bed.py, policies played)
 python lab-notes/judge/leaving.py table --out lab-notes/judge/leaving --logs L ...
-python lab-notes/judge/leaving.py choose --out OUT --states STATES --logs L ...     (OUT: judged; STATES: of measure)
+python lab-notes/judge/leaving.py choose --out OUT --logs L ...     (OUT: judged by bed.py, and measured)
+python lab-notes/judge/leaving.py beyond
 
 Every ten steps, for each policy and for held-out episodes of the log that are acted again (`sbac.trust.knowing`): how
 far the state lies from the nearest one of the log, how far the action lies from the clone's there, how much the members
@@ -12,11 +13,11 @@ disagree. OUT/judged/LOG.states.json has the means over rollouts that are still 
 import argparse
 import json
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from bed import DISCOUNT, MODEL, Cases, among_methods, cases, effort_of, promised
@@ -24,27 +25,20 @@ from scipy.stats import spearmanr
 
 import sbac
 from sbac.nn import pre_tanh
-from sbac.nn.typed import in_chunks, jit
 from sbac.trust.behaviour import NARROWEST, clone_policy, cloned
 from sbac.trust.choice import CLONE
 from sbac.trust.deciding import STRAYS
+from sbac.trust.doubts import BEYOND
 from sbac.trust.dynamics import disagreements, drawn_episodes
 from sbac.trust.evidence import Question
 from sbac.trust.knowing import EPISODES, action_scales, acts_again, residuals
 from sbac.trust.log import read_log
-from sbac.trust.model import ROLLOUTS, learned
+from sbac.trust.model import ROLLOUTS, learned, nearest
 from sbac.trust.walking import EARLY, advance, begin, world_of
 
 EVERY, STEPS, SAMPLED = 10, 300, 20_000
 TIMES = (1, 2, 3, 5, 8, 10, 20)
-
-
-@jit
-def nearest(states: jax.Array, log: jax.Array) -> jax.Array:
-    """The distance of each state to the nearest of the log's."""
-    squares = (log**2).sum(-1)
-    apart = in_chunks(lambda state: (squares - 2 * log @ state).min() + (state**2).sum(), states, 256)
-    return jnp.sqrt(jnp.maximum(apart, 0.0) / states.shape[1])
+Order = Callable[[dict[str, Any]], Any]
 
 
 def snapshots(question: Question, world: Any, act: Any, constants: Any, states: Any, log: Any) -> list[dict[str, Any]]:
@@ -133,61 +127,104 @@ def table(out: Path, log_name: str) -> None:
             print(f"  {name} ({scores[name]:.1f}): {np.round(row, 2)}")
 
 
-def chosen(out: Path, states: Path, logs: list[str], draws: int = 10_000) -> None:
-    """What is taken among policies of one length: by the promise, by the promise of those near the log's states, by
-    nearness alone."""
-    by_log: Cases = {}
-    for log in logs:
-        told = json.loads((states / "judged" / f"{log}.states.json").read_text())["policies"]
-        at = EARLY // EVERY
-        # Before the judge's own clone was measured with the others, the one of the bed stood for it.
-        limit = STRAYS * told.get(CLONE, told["bc-8000-seed200"])["distance"][at]
-        by_log[log] = [
-            c | {"strays": told[c["policy"]]["distance"][at], "limit": limit} for c in cases(out, log, MODEL)
-        ]
+def near(times: float) -> Order:
+    """The promise of those at most so many times as far from the log's states as the clone; behind them the nearest."""
 
-    def near(case: dict[str, Any]) -> Any:
-        within = case["strays"] <= case["limit"]
+    def order(case: dict[str, Any]) -> Any:
+        within = case["strays"] <= times
         return case["told"], within, case["promise"] if within else -case["strays"]
 
-    orders = {"promise": promised, "near, then promise": near, "nearest": lambda case: -case["strays"]}
-    taken = {name: among_methods(by_log, order) for name, order in orders.items()}
-    for log in logs:
-        ranks = [
-            spearmanr([key(c) for c in by_log[log]], [c["score"] for c in by_log[log]])[0]  # type: ignore[index]
-            for key in (lambda c: c["promise"], lambda c: -c["strays"], lambda c: -c["record"].diagnostics["distance"])
-        ]
-        rows = taken["promise"][log]
-        words = [f"{name} {np.mean([row['taken'] for row in taken[name][log]]):.1f}" for name in orders]
-        words += [f"{name} {np.mean([row[name] for row in rows]):.1f}" for name in rows[0] if name != "taken"]
-        print(f"{log}: ranks {np.round(ranks, 2)}; " + ", ".join(words))
-    means = {
-        name: np.mean([row["taken"] for of_log in each.values() for row in of_log]) for name, each in taken.items()
+    return order
+
+
+def less(deviations: float) -> Order:
+    """The promise, less so many deviations for each time farther than the clone."""
+    return lambda c: (c["told"], c["promise"] - deviations * c["episode"].unit * max(0.0, c["strays on average"] - 1))
+
+
+ORDERS: dict[str, Order] = {
+    "promise": promised,
+    "near": near(STRAYS),
+    **{f"within {times:g}": near(times) for times in (1.2, 1.3, 1.5, 2.0)},
+    **{f"less {deviations:g}": less(deviations) for deviations in (0.5, 1, 2, 4, 8)},
+    "nearest states": lambda case: -case["strays"],
+    "nearest actions": lambda case: -case["record"].diagnostics["distance"],
+}
+
+
+def judged_cases(out: Path, log: str) -> list[dict[str, Any]]:
+    """Each policy with how many times as far as the clone it strays, after 50 steps and on average over 40 to 80."""
+    told = json.loads((out / "judged" / f"{log}.states.json").read_text())["policies"]
+
+    def strays(name: str) -> tuple[float, float]:
+        distance = told[name]["distance"]
+        return distance[EARLY // EVERY], float(np.mean(distance[4:9]))
+
+    # Before the judge's own clone was measured with the others, the one of the bed stood for it.
+    own = strays(CLONE if CLONE in told else "bc-8000-seed200")
+    return [
+        case | {"strays": after / own[0], "strays on average": average / own[1]}
+        for case in cases(out, log, MODEL)
+        for after, average in [strays(case["policy"])]
+    ]
+
+
+def choose(out: Path, logs: list[str], draws: int = 10_000) -> None:
+    """Ranks, and what each order takes among policies of one length."""
+    by_log: Cases = {log: judged_cases(out, log) for log in logs}
+    taken = {
+        name: {log: np.mean([row["taken"] for row in rows]) for log, rows in among_methods(by_log, order).items()}
+        for name, order in ORDERS.items()
     }
-    print("all: " + ", ".join(f"{name} {value:.1f}" for name, value in means.items()))
-    for name in ("promise", "iql"):
-        apart = np.array(
-            [
-                np.mean(
-                    [b["taken"] - (a["taken"] if name == "promise" else a[name]) for a, b in zip(one, two, strict=True)]
-                )
-                for one, two in zip(taken["promise"].values(), taken["near, then promise"].values(), strict=True)
-            ]
-        )
+    methods = {
+        name: {log: np.mean([row[name] for row in rows]) for log, rows in among_methods(by_log).items()}
+        for name in ("iql", "best")
+    }
+    for log, listed in by_log.items():
+        scores = [case["score"] for case in listed]
+        ranks = [
+            spearmanr([value(case) for case in listed], scores)[0]  # type: ignore[index]
+            for value in (lambda c: c["promise"], ORDERS["nearest states"], ORDERS["nearest actions"])
+        ]
+        print(f"{log}: ranks of promise, states and actions {np.round(ranks, 2)}")
+    for name, by in {**taken, **methods}.items():
+        print(f"{name}: {np.mean(list(by.values())):.1f} ({', '.join(f'{value:.1f}' for value in by.values())})")
+    for name, by in {"promise": taken["promise"], "iql": methods["iql"]}.items():
+        apart = np.array([taken["near"][log] - by[log] for log in logs])
         low, high = np.quantile(np.random.default_rng(0).choice(apart, (draws, len(apart))).mean(1), [0.025, 0.975])
-        print(f"near, then promise, less {name}: {apart.mean():.1f} [{low:.1f}, {high:.1f}]")
+        print(f"near less {name}: {apart.mean():.1f} [{low:.1f}, {high:.1f}]")
+
+
+def beyond() -> None:
+    """By how much of their range committed judgements of policies go beyond what the rewards allow."""
+    notes = Path(__file__).parents[1]
+    facts: list[dict[str, Any]] = []
+    for path in notes.glob("judge/*/judged/*.jsonl"):
+        if path.parts[-3] != "leaving":
+            for values in (record for record in map(json.loads, path.open()) if record["variant"] == "values"):
+                facts += [values["facts"] | said["diagnostics"] for said in values["policies"].values()]
+    for path in notes.glob("third-form/choice/*/judged-full.json"):
+        facts += [row["diagnostics"] for row in json.loads(path.read_text()) if "largest" in row["diagnostics"]]
+    over = [
+        max(each["largest"] - each["highest_possible"], each["lowest_possible"] - each["least"])
+        / (each["highest_possible"] - each["lowest_possible"])
+        for each in facts
+    ]
+    print(f"{len(over)} judgements, {sum(each > BEYOND for each in over)} by more than {BEYOND}; most {max(over):.3f}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stage", choices=["measure", "table", "choose"])
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--logs", nargs="+", required=True)
+    parser.add_argument("stage", choices=["measure", "table", "choose", "beyond"])
+    parser.add_argument("--out", type=Path, default=Path("."))
+    parser.add_argument("--logs", nargs="+", default=[])
     parser.add_argument("--effort", default="quick")
-    parser.add_argument("--states", type=Path)
     options = parser.parse_args()
+    if options.stage == "beyond":
+        beyond()
     if options.stage == "choose":
-        chosen(options.out, options.states or options.out, options.logs)
+        choose(options.out, options.logs)
+    if options.stage in ("beyond", "choose"):
         return
     for log in options.logs:
         if options.stage == "table":
