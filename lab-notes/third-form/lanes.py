@@ -1,10 +1,15 @@
 """Trains, plays and judges many logs on one GPU: lanes of commands side by side, each of which waits for what it needs.
 
 python lab-notes/third-form/lanes.py OUT SCRATCH --ladders walker2d halfcheetah hopper-td3 [--rivals LOG ...]
+python lab-notes/third-form/lanes.py OUT SCRATCH --logs hopper-medium-replay-made --seeds 403 404 405 406
 
---ladders: as they are named; each has three logs. --rivals: the logs on which rivals are trained too. --former: the
-package of commit a089f01, whose rule then judges all policies as well (`lab-notes/judge/former.py`). OUT/queue has what
-each lane printed. What is there is not done again, so the same command goes on after a stop.
+--ladders: as they are named; each has three logs. --logs: single logs; those of one shape train in one program.
+--rivals: the logs on which rivals are trained, with SBAC's list or alone. --former: the package of commit a089f01,
+whose rule then judges all policies as well (`lab-notes/judge/former.py`). OUT/queue has what each lane printed. What is
+there is not done again, so the same command goes on after a stop. A lane whose command fails stops, and so do those
+that wait when nothing runs any more; the exit code is then 1.
+
+Without a display: MUJOCO_GL=disabled. Gymnasium imports glfw even so.
 """
 
 import argparse
@@ -15,18 +20,24 @@ import time
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from threading import Thread
-from typing import NamedTuple
+from threading import Lock, Thread
+from typing import IO, NamedTuple
 
 HERE = Path(__file__).parent
 TIERS = ("medium", "medium-replay", "medium-expert")
+PATIENCE = 5
+"""Seconds without any command after which what a lane waits for will not come."""
 LIST, RIVALS = ["mu", "mu-free", "pi", "expectile"], ["iql", "td3bc", "rebrac"]
 
 
 def logs_of(ladder: str) -> list[str]:
-    """Of one body, so that they can share a program."""
     body, _, second = ladder.partition("-")
     return [f"{body}-{tier}{second and '-' + second}-made" for tier in TIERS]
+
+
+def is_hopper(log: str) -> bool:
+    """The two other bodies are of one shape, so that they can share a program."""
+    return log.startswith("hopper")
 
 
 class Step(NamedTuple):
@@ -41,7 +52,11 @@ class Lanes:
     def __init__(self, asked: argparse.Namespace) -> None:
         self.out, self.scratch, self.former, self.small = asked.out, asked.scratch, asked.former, asked.small
         self.ladders, self.rivals = list(map(logs_of, asked.ladders)), list(asked.rivals)
+        self.groups = [list(group) for _, group in groupby(sorted(asked.logs, key=is_hopper), key=is_hopper)]
+        self.logs = [log for group in [*self.ladders, *self.groups] for log in group]
+        self.seeds = list(map(str, asked.seeds))
         self.effort = "tiny" if self.small else "full"
+        self.running, self.failed, self.counting = 0, False, Lock()
 
     def data(self, logs: Sequence[str]) -> Step:
         return self.policies("make", logs, [])._replace(needs=[])
@@ -55,11 +70,12 @@ class Lanes:
         return [self.scratch / "data" / f"{log}.npz" for log in logs]
 
     def train(self, logs: Sequence[str], jobs: Sequence[str]) -> Step:
-        return self.policies("train", logs, [], "--jobs", *jobs)
+        return self.policies("train", logs, [], "--seeds", *self.seeds, "--jobs", *jobs)
 
     def finished(self, log: str) -> list[Path]:
         """What says that all policies of a log are there."""
-        return [self.out / log / f"{job}.json" for job in [*LIST, *(RIVALS if log in self.rivals else [])]]
+        jobs = [*(LIST if log in self.logs else []), *(RIVALS if log in self.rivals else [])]
+        return [self.out / log / f"{job}.json" for job in jobs]
 
     def judge(self, log: str) -> Step:
         return self.policies("judge", [log], self.finished(log), "--effort", self.effort)
@@ -81,7 +97,22 @@ class Lanes:
         return Step([sys.executable, *command], [self.judged(log)], {"PYTHONPATH": path})
 
     def lanes(self) -> dict[str, list[Step]]:
-        logs = [log for ladder in self.ladders for log in ladder]
+        logs, rivals = self.logs, [list(group) for _, group in groupby(self.rivals, key=is_hopper)]
+        return {
+            "data": [self.data(group) for group in [*self.ladders, *self.groups, *rivals]],
+            **{f"train-{i}": [self.train(part, LIST) for part in lane] for i, lane in enumerate(self.halves())},
+            "train-logs": [self.train(group, LIST) for group in self.groups],
+            "rivals": [self.train(group, RIVALS) for group in rivals],
+            "play": list(map(self.play, dict.fromkeys([*logs, *self.rivals]))),
+            "play-clones": list(map(self.play_clone, logs)),
+            **{f"judge-{i}": [self.judge(log) for log in logs[i::3]] for i in range(3)},
+            **({f"before-{i}": [self.judge_before(log) for log in logs[i::2]] for i in (0, 1)} if self.former else {}),
+        }
+
+    def halves(self) -> list[list[list[str]]]:
+        """The ladders on two lanes."""
+        if not self.ladders:
+            return []
         *whole, last = self.ladders
         lanes = [whole[0::2], whole[1::2]]
         if len(whole) % 2:  # the second lane has one ladder less
@@ -89,18 +120,10 @@ class Lanes:
         else:
             lanes[0].append(last[2:])
             lanes[1].append(last[:2])
-        alike = [list(group) for _, group in groupby(self.rivals, key=lambda log: log.split("-")[0])]
-        return {
-            "data": [self.data(ladder) for ladder in self.ladders],
-            **{f"train-{i}": [self.train(part, LIST) for part in lane] for i, lane in enumerate(lanes)},
-            "rivals": [self.train(group, RIVALS) for group in alike],
-            "play": list(map(self.play, logs)),
-            "play-clones": list(map(self.play_clone, logs)),
-            **{f"judge-{tier}": [self.judge(log) for log in logs[i::3]] for i, tier in enumerate(TIERS)},
-            **({f"before-{i}": [self.judge_before(log) for log in logs[i::2]] for i in (0, 1)} if self.former else {}),
-        }
+        return lanes
 
-    def run(self) -> None:
+    def run(self) -> bool:
+        """Whether all went well."""
         (self.out / "queue").mkdir(parents=True, exist_ok=True)
         (self.scratch / "data").mkdir(parents=True, exist_ok=True)
         (self.out / "data").unlink(missing_ok=True)
@@ -110,25 +133,51 @@ class Lanes:
             thread.start()
         for thread in threads:
             thread.join()
+        return not self.failed
 
     def lane(self, name: str, steps: Sequence[Step]) -> None:
         with (self.out / "queue" / f"{name}.log").open("a") as log:
             for step in steps:
-                while not all(path.exists() for path in step.needs):
-                    time.sleep(1.0)
-                began = time.monotonic()
-                environment = {**os.environ, **step.variables}
-                done = subprocess.run(step.command, stdout=log, stderr=log, env=environment, check=False)
-                words = " ".join(step.command[1:])
-                print(f"[{time.monotonic() - began:.0f} s, exit code {done.returncode}] {words}", file=log, flush=True)
+                if not self.comes(step.needs):
+                    print(f"stopped: {[str(path) for path in step.needs if not path.exists()]} will not come", file=log)
+                    self.failed = True
+                    return
+                began, words = time.monotonic(), " ".join(step.command[1:])
+                code = self.code_of(step, log)
+                print(f"[{time.monotonic() - began:.0f} s, exit code {code}] {words}", file=log, flush=True)
+                if code != 0:
+                    self.failed = True
+                    return
+
+    def comes(self, needs: Sequence[Path]) -> bool:
+        """Waits until all is there; False if nothing runs that could bring it."""
+        idle = 0
+        while not all(path.exists() for path in needs):
+            time.sleep(1.0)
+            idle = 0 if self.running else idle + 1
+            if idle > PATIENCE:
+                return False
+        return True
+
+    def code_of(self, step: Step, log: IO[str]) -> int:
+        with self.counting:
+            self.running += 1
+        try:
+            environment = {**os.environ, **step.variables}
+            return subprocess.run(step.command, stdout=log, stderr=log, env=environment, check=False).returncode
+        finally:
+            with self.counting:
+                self.running -= 1
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
     parser.add_argument("scratch", type=Path)
-    parser.add_argument("--ladders", nargs="+", required=True)
+    parser.add_argument("--ladders", nargs="+", default=[])
+    parser.add_argument("--logs", nargs="+", default=[])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[400, 401, 402])
     parser.add_argument("--rivals", nargs="+", default=[])
     parser.add_argument("--former", type=Path)
     parser.add_argument("--small", action="store_true", help="a trial of the script")
-    Lanes(parser.parse_args()).run()
+    sys.exit(0 if Lanes(parser.parse_args()).run() else 1)
