@@ -9,7 +9,7 @@ whose rule then judges all policies as well (`lab-notes/judge/former.py`). OUT/q
 there is not done again, so the same command goes on after a stop. A lane whose command fails stops, and so do those
 that wait when nothing runs any more; the exit code is then 1.
 
-Without a display: MUJOCO_GL=disabled. Gymnasium imports glfw even so.
+Without a display: MUJOCO_GL=disabled. Gymnasium imports glfw and imageio even so.
 """
 
 import argparse
