@@ -180,6 +180,7 @@ def cases(out: Path, log: str, variant: str) -> Iterator[dict[str, Any]]:
     values, model = judged["values"], judged.get(variant, {})
     steps, known = values["longest"], model.get("known", {})
     share = 1 - (1 - chance_of(values["log_length"], steps)) ** steps  # of the log's episodes that end early
+    departing = departures(out, log) if variant == MODEL else {}
     ends = Watched("end", "end", np.zeros(1), (np.arange(1_000) < 1_000 * share).astype(float), share)
     for truth in (record for path in sorted((out / "truth").glob(f"{log}.*.jsonl")) for record in read(path)):
         label, lengths = truth["policy"], np.array(truth["lengths"])
@@ -188,7 +189,7 @@ def cases(out: Path, log: str, variant: str) -> Iterator[dict[str, Any]]:
             continue
         facts = Facts(values["facts"], **said["diagnostics"], log_episode=values["log_return"])
         low, high = (steps * (1 - DISCOUNT) * facts[f"{end}_possible"] for end in ("lowest", "highest"))
-        facts = Facts({"lowest_episode": low, "highest_episode": high} | facts)
+        facts = Facts({"lowest_episode": low, "highest_episode": high} | departing | facts)
         draws = {f"fitted_{quantity}": drawn for quantity, drawn in said["fitted"].items()}
         if rolled := model.get("policies", {}).get(label):
             draws |= {"model_gain": rolled["gains"], "model_episode": rolled["episodes"]}
@@ -220,6 +221,17 @@ def cases(out: Path, log: str, variant: str) -> Iterator[dict[str, Any]]:
             "ends": Told(number(watched.rate), number(watched.low), number(watched.high),
                          float((lengths < steps).mean()), share, 1.0),
         }  # fmt: skip
+
+
+def departures(out: Path, log: str) -> dict[str, float]:
+    """What lasting departures cost, of records from before the judge asked for it (`departing.py`)."""
+    file = out / "judged" / f"{log}.departing.json"
+    if not file.is_file():
+        return {}
+    told = json.loads(file.read_text())
+    one = told["departures"].index(1.0)
+    names = {"model_departure": "episodes", "model_departure_discounted": "returns"}
+    return {name: told[earned][0] - told[earned][one] for name, earned in names.items()}
 
 
 def cases_before(out: Path, log: str) -> Iterator[dict[str, Any]]:

@@ -104,7 +104,8 @@ def measure(out: Path, log_name: str, effort: str) -> None:
     again = np.concatenate([rng.choice(left, EPISODES) for left in held_out])
     lasted = np.minimum(lengths, log.longest)
     world = world_of(question, model, np.repeat(np.arange(members), EPISODES), lasted[again], np.inf)
-    constants = question.once(cloned), *action_scales(log), jnp.asarray(residuals(question, again, lasted[again]))
+    own = jnp.asarray(residuals(question, again, lasted[again]))
+    constants = question.once(cloned), *action_scales(log), own, jnp.zeros((1, len(again), own.shape[-1]))
     told = snapshots(question, world, acts_again, constants, jnp.asarray(log.starts)[again][None], jnp.asarray(some))
     record = {"log": log_name, "limit": limit, "policies": policies, "acted again": summary(told, 0)}
     path.write_text(json.dumps(record))

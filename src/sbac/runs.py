@@ -378,7 +378,9 @@ def read_record(path: Path) -> RunRecord:
     if not path.is_dir():
         raise UserError(f"{path}: {'not a folder' if path.exists() else 'no such folder'}; expected a run's folder")
     if not (path / "config.json").exists():
-        raise UserError(f"{path}: not a run's folder (it has no config.json)")
+        inside = sorted(file.parent for file in path.glob("runs/*/config.json"))
+        hint = f"; of sbac learn, expected one of its runs: {', '.join(map(str, inside))}" if inside else ""
+        raise UserError(f"{path}: not a run's folder (it has no config.json){hint}")
     where = path / "config.json"
     value = files.read_json(where)
     if not is_object(value) or value.get("format") != FORMAT:

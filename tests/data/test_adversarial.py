@@ -374,6 +374,8 @@ def test_tables_of_all_sorts(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes("obs_0,action,reward\n1,0.5,1\n".encode("utf-16"))
     refused(path, "expected text in UTF-8")
+    path.write_bytes(b"PK\x03\x04\x14\x00\x06\x00" + bytes(range(256)))
+    refused(path, "this is a workbook")
     for content in (b"", b"\n\n\n", b"rewards\n1\n2,3\n", b"rewards,rewards\n1,2\n", b"a;b\n1;2\n"):
         path.write_bytes(content)
         refused(path)
@@ -382,6 +384,13 @@ def test_tables_of_all_sorts(tmp_path):
 
 
 # --- damage ---
+
+
+def test_dates_that_cannot_be_read(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("day,obs_0,action,reward\n01.02.2023,1,0.5,1\n02.02.2023,2,0.5,1\n")
+    with pytest.raises(UserError, match="expected numbers, or dates as in 2026-01-31 08:00, got string"):
+        load(path, columns={"time": "day"})
 
 
 def of_another_library(name):

@@ -62,6 +62,7 @@ def test_a_rule_holds_for_numpy_and_jax_alike(text, holds) -> None:
         ("height < 70mg", "cannot read '70mg'"),
         ("height << 1", "cannot read '< 1'"),
         ("not height < 1", "unknown column 'not'"),
+        ("body height < 1", "a name of several words stands in `backticks`"),
         ("__import__('os').system('x') > 1", "unknown column '__import__'"),
         ("height * 2 > 1", "cannot read '* 2 > 1'"),
         ("(" * 50 + "height < 1" + ")" * 50, "at most 40 parentheses"),

@@ -17,6 +17,7 @@ from sbac.learning.answer import (
     next_step,
 )
 from sbac.trust.choice import CLONE, CandidateRecord, Choice, promise_of
+from sbac.trust.watching import WatchedRate
 from tests.learning.small import point_log
 
 LOG, DEVIATION = 100.0, 40.0
@@ -86,7 +87,26 @@ def test_keep_only_if_what_can_be_believed_is_not_above_the_log() -> None:
         "3 policies were judged. The best is a single policy (seed=0). "
         "It is expected to earn 97 an episode where the log earns 100: -3 (-3 %), with 90 % between -13 and +7."
     )
+    assert lines[2] == "1 policy set aside: card.html says why."
     assert decide_on(choice(WORSE, COPY)).row is COPY  # the clone is above the log
+
+
+def test_keep_names_the_policy_that_the_estimators_disagree_on() -> None:
+    disputed = replace(DOUBTED, diagnostics={"fitted_gain": 3.0, "model_gain": -1.0})
+    agreed = replace(DOUBTED, label="pi-1/seed=2", diagnostics={"fitted_gain": -3.0, "model_gain": -9.0})
+    of = choice(WORSE, candidate(CLONE, -5.0), agreed, disputed)
+    assert words(of, decide_on(of))[2] == (
+        "2 policies set aside: card.html says why. "
+        "By one of two estimates pi-1/seed=1 is better than the log: only real episodes tell."
+    )
+    assert "set aside" not in "".join(words(choice(WORSE, COPY), decide_on(choice(WORSE, candidate(CLONE, -5.0)))))
+
+
+def test_keep_says_what_becomes_of_what_is_watched() -> None:
+    watched = WatchedRate("glucose < 70", "rule", 0.2, 0.3, 0.25, 0.35, False)
+    of = choice(replace(WORSE, watched=[watched]), candidate(CLONE, -5.0))
+    said = "Watched: glucose < 70: the log 20.0 % of the steps, the policy 30.0 % [25.0 %, 35.0 %]."
+    assert said in words(of, decide_on(of))
 
 
 def test_what_the_judge_takes_by_default_must_be_above_the_log_too() -> None:

@@ -62,6 +62,11 @@ def test_what_it_leaves(learned: tuple[Answer, Path]) -> None:
     assert [policy.config["seed"] for policy in Run.load(folder / "runs" / "mu-1").policies] == [4, 5]
 
 
+def test_its_folder_is_no_runs_folder_and_the_line_says_where_they_are(learned: tuple[Answer, Path]) -> None:
+    with pytest.raises(sbac.UserError, match="of sbac learn, expected one of its runs: .*/runs/mu-1, .*/runs/pi-1$"):
+        Run.load(learned[1])
+
+
 def test_shared_phases_change_nothing(learned: tuple[Answer, Path]) -> None:
     """What takes over the first phase has the bits of a training of its own."""
     options: Any = small_row().options

@@ -13,7 +13,7 @@ from sbac.algorithms import find
 from sbac.cli.select import show
 from sbac.policy import Policy
 from sbac.report.card import build_card
-from sbac.trust.behaviour import behaviour_at, cloned
+from sbac.trust.behaviour import behaviour_at, clone_policy, cloned
 from sbac.trust.choice import (
     CLONE,
     Choice,
@@ -34,6 +34,7 @@ from sbac.trust.evidence import EFFORTS, Effort, Facts, Question, summary
 from sbac.trust.log import read_log
 from sbac.trust.trials import read_trials
 from sbac.trust.watching import Watched, WatchedRate
+from tests.learning.small import point_log
 from tests.truth.logged import Table
 
 from .test_estimates import sound
@@ -334,6 +335,13 @@ def test_several_runs_are_judged_in_one_go(trained, second, tmp_path, monkeypatc
     assert "Policy card: td3-bc, run/alpha=2_seed=0" in page
     assert cli.main(["select", str(folder), str(tmp_path / "nowhere")]) == 2
     assert "nowhere: no such folder" in capsys.readouterr().err
+
+
+def test_the_clone_takes_observations_by_name() -> None:
+    names = {"observations": ["x", "one"], "actions": ["push"]}
+    clone = clone_policy(Question(read_log(point_log(columns=names), 0.99), [], TINY))
+    assert clone.columns == names
+    np.testing.assert_array_equal(clone({"x": 0.5, "one": 1.0}), clone(np.array([0.5, 1.0])))
 
 
 def test_policies_and_functions_are_judged_as_runs_are(trained, choice) -> None:

@@ -20,6 +20,7 @@ from sbac.trust.model import ROLLOUTS, roll
 from sbac.trust.walking import episode_returns, follow, world_of
 
 EFFORT = Effort(2, 2, (16, 16), 64, (50, 50), 2e-3, 0.1, (32, 32), 2_000)
+QUIET = dataclasses.replace(EFFORT, model_steps=4_000, model_noise=False)
 LENGTH = 30
 
 
@@ -135,6 +136,33 @@ def test_the_model_knows_a_log_that_it_can_know(fallen) -> None:
     assert facts["model_log_length"] == pytest.approx(facts["log_length"], rel=0.15)
 
 
+def test_a_lasting_departure_costs_what_it_costs_in_the_world() -> None:
+    """The state is what the action adds up to. A clone that is off by a constant leaves the best state for good, and
+    the reward falls with the square; where the reward knows nothing of the state it costs nothing."""
+    rng, steps, episodes = np.random.default_rng(0), 20, 300
+    states, actions = np.zeros((episodes, steps)), np.zeros((episodes, steps))
+    state = 0.3 * rng.standard_normal(episodes)
+    for step in range(steps):
+        states[:, step] = state
+        actions[:, step] = np.clip(-0.3 * state + 0.2 * rng.standard_normal(episodes), -0.9, 0.9)
+        state = state + actions[:, step]
+    costs: dict[str, Facts] = {}
+    for name, rewards in (("at stake", -(states**2)), ("nothing", 1.0 + 0.0 * states)):
+        data = sbac.Dataset(
+            observations=states.reshape(-1, 1),
+            actions=actions.reshape(-1, 1),
+            rewards=rewards.ravel(),
+            terminals=np.zeros(states.size, bool),
+            timeouts=np.arange(1, states.size + 1) % steps == 0,
+        )
+        log = read_log(data, 0.9)
+        costs[name] = known(log, learn(log, QUIET, 0), QUIET)
+    assert abs(costs["nothing"]["model_departure"]) < 0.1
+    # Off by 0.2 z for good, with -0.3 s against it: s comes to 0.2 z / 0.3, whose square is 0.44 on average.
+    assert 0.3 * steps * 0.44 < costs["at stake"]["model_departure"] < 1.1 * steps * 0.44
+    assert 0.0 < costs["at stake"]["model_departure_discounted"] < costs["at stake"]["model_departure"]
+
+
 def test_a_log_with_a_memory_that_no_column_shows_is_not_known() -> None:
     """A clock ends every episode after 20 steps. By what is seen, each step may be the last one."""
     rng = np.random.default_rng(0)
@@ -151,8 +179,8 @@ def test_a_log_with_a_memory_that_no_column_shows_is_not_known() -> None:
     assert "the log's own episodes earn -" in believed(facts)[1][0]
 
 
-def known(log: JudgedLog, model: Model) -> Facts:
-    cloning = dataclasses.replace(EFFORT, steps=(750, 750))
+def known(log: JudgedLog, model: Model, effort: Effort = EFFORT) -> Facts:
+    cloning = dataclasses.replace(effort, steps=(750, 750))
     return Facts(know(Question(log, [], cloning), model).facts(), episode_deviation=float(episode_returns(log).std()))
 
 

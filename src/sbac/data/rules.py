@@ -139,7 +139,8 @@ class _Reader:
             self.wants(")")
             return name, True
         if name not in self.columns:
-            raise UserError(f"{self.where}: {unknown('column', name, self.columns)}")
+            hint = "; a name of several words stands in `backticks`" if self.kind == "word" == kind else ""
+            raise UserError(f"{self.where}: {unknown('column', name, self.columns)}{hint}")
         self.read.append(name)
         return name, False
 

@@ -14,7 +14,7 @@ from sbac.learning.plan import LearnPlan
 from sbac.policy import Policy
 from sbac.records import parse
 from sbac.report.verdict import policy_name, verdict_lines
-from sbac.text import counted
+from sbac.text import counted, counted_policies
 from sbac.trust.choice import CLONE, CandidateRecord, Choice, Promise
 from sbac.trust.describe import watched_text, worse
 
@@ -153,8 +153,8 @@ def answer_lines(
         *last,
     ]
     begin = opening_lines(choice, decision)
-    if row is not None:
-        begin += [f"Watched: {watched_text(each)}." for each in row.watched[:MOST_WATCHED]]
+    shown = choice.candidates[0] if row is None else row
+    begin += [f"Watched: {watched_text(each)}." for each in shown.watched[:MOST_WATCHED]]
     doubt = "Doubt" if decision.believed else "What is missing"
     doubts = [f"{doubt}: {text}." for text in (*([] if row is None else worse(row)), *warnings)]
     room = MOST_LINES - len(begin) - len(end)
@@ -173,10 +173,30 @@ def opening_lines(choice: Choice, decision: Decision) -> list[str]:
         return [
             "Keep what you have: no policy is expected to earn more than the log.",
             f"{judged}. The best is {policy_name(best)}. {verdict_lines(best, log)[-1]}",
+            *set_aside_lines(choice),
         ]
     if not decision.believed:
         return [f"Nothing can be promised from this log. The policy is {policy_name(row)}."]
     return [*verdict_lines(row, log), f"It is {policy_name(row)}. {judged}: {decision.reason}."]
+
+
+def set_aside_lines(choice: Choice) -> list[str]:
+    """How many were set aside where what there is is kept, and the one that may be better all the same."""
+    aside = [row for row in choice.candidates if row.set_aside]
+    if not aside:
+        return []
+    disputed = [row for row in aside if contradicted(row)]
+    text = f"{counted_policies(len(aside))} set aside: {CARD_FILE} says why."
+    if not disputed:
+        return [text]
+    likeliest = max(disputed, key=lambda row: row.diagnostics["fitted_gain"] + row.diagnostics["model_gain"])
+    return [f"{text} By one of two estimates {likeliest.label} is better than the log: only real episodes tell."]
+
+
+def contradicted(row: CandidateRecord) -> bool:
+    """Whether one estimator puts it above the log, and the other below."""
+    fitted, model = (row.diagnostics.get(f"{name}_gain", 0.0) for name in ("fitted", "model"))
+    return fitted * model < 0
 
 
 def next_step(decision: Decision, promise: Promise | None, data: Dataset, folder: Path | None) -> str:

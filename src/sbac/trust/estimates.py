@@ -26,6 +26,10 @@ UNKNOWN = 0.2
 """In deviations of the log's returns: the error of such a gain that no resampling shows. Found on the same runs."""
 
 
+AT_STAKE = {"return_deviation": "model_departure_discounted", "episode_deviation": "model_departure"}
+"""Of the log's deviations, what a departure by one deviation of the clone costs in the learned model."""
+
+
 @dataclass(frozen=True)
 class Estimate:
     """J(p), discounted, in the log's reward units, from its first states; the interval has a nominal 90 %.
@@ -110,7 +114,7 @@ def conclude(facts: Facts, learned: bool = False, watches: Sequence[Watched] = (
     what is said of episodes, in deviations of what the log's earn, less what the model gives the log itself too much.
     """
     said, (facts, left_out) = facts, believed(facts)
-    unit, episode_unit = (facts[name] if learned else 0.0 for name in ("return_deviation", "episode_deviation"))
+    unit, episode_unit = (at_stake(facts, name) if learned else 0.0 for name in AT_STAKE)
     optimism, unknown_error = OPTIMISM * facts["distance"] * unit, UNKNOWN * unit
     gain = combined(facts, "gain")
     quantile = student(facts["fitted_gain_draws"] if "fitted_gain" in facts else fewest(facts, "gain"))
@@ -146,6 +150,14 @@ def conclude(facts: Facts, learned: bool = False, watches: Sequence[Watched] = (
         Facts(said, optimism=optimism, episode_optimism=episode_optimism),
         left_out,
     )  # fmt: skip
+
+
+def at_stake(facts: Facts, name: str) -> float:
+    """What the deductions are counted in: a deviation of the log, or what a lasting departure costs, if that is more.
+
+    Where the log's episodes are all alike their deviation says nothing of what other behaviour leads to.
+    """
+    return max(facts[name], facts.get(AT_STAKE[name], 0.0))
 
 
 def watched_rate(watched: Watched, facts: Facts, learned: bool, believed: bool, gain: float) -> WatchedRate:

@@ -1,4 +1,7 @@
-"""Whether the learned model knows the log: its own episodes, acted as it acts, beside what they were."""
+"""Whether the learned model knows the log: its own episodes, acted as it acts, beside what they were.
+
+And what it costs in the model to act otherwise, lastingly.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +13,7 @@ from numpy.typing import NDArray
 
 from sbac.nn import GaussianPolicy
 from sbac.nn.typed import jit
-from sbac.trust.behaviour import cloned
+from sbac.trust.behaviour import NARROWEST, cloned
 from sbac.trust.dynamics import Model, drawn_episodes
 from sbac.trust.evidence import Question
 from sbac.trust.log import JudgedLog
@@ -36,6 +39,9 @@ class Knowledge:
     """Of each column and rule that is watched: its rate in the model less what it was."""
     error: float
     """The standard error of the mean return of such episodes, which chance alone explains."""
+    departure_costs: dict[str, float]
+    """What an episode of the clone earns less, undiscounted and discounted, where its mean is off by a constant that is
+    drawn once a rollout with the clone's own deviation. Empty for models with noise, where it was not tried."""
 
     @property
     def spurious_ends(self) -> float:
@@ -50,6 +56,7 @@ class Knowledge:
             "model_log_length": float(self.lengths.mean()),
             "log_length": float(self.true_lengths.mean()),
             "model_spurious_ends": self.spurious_ends,
+            **self.departure_costs,
         }
 
 
@@ -59,6 +66,7 @@ def know(question: Question, model: Model) -> Knowledge:
     At every step the action is the clone's at the state in the model, plus what the episode's own action differed by
     from the clone's at its own state. So a clone that is not what acted cannot be blamed on the model: where the model
     is right, the actions are the log's. An episode that a time limit cut is followed for as many steps as it had.
+    Beside them go the clone, and the clone that departs.
     """
     log, members, most = question.log, model.count, question.log.longest
     drawn, lengths = drawn_episodes(log, members, question.seed), np.diff(log.data.episodes, axis=1)[:, 0]
@@ -71,8 +79,13 @@ def know(question: Question, model: Model) -> Knowledge:
     cut = log.data.timeouts[log.data.episodes[:, 1] - 1]
     steps = np.where(cut, lasted, most)[chosen]
     world = world_of(question, model, np.repeat(np.arange(members), EPISODES), steps, np.inf)
-    constants = question.once(cloned), *action_scales(log), jnp.asarray(residuals(question, chosen, lasted[chosen]))
-    states = jnp.asarray(log.starts)[chosen][None]
+    actors = 1 if question.effort.model_noise else 3
+    apart = np.zeros((actors, len(chosen), log.data.actions.shape[1]), np.float32)
+    if actors > 1:
+        apart[2] = rng.standard_normal(apart.shape[1:])
+    again = jnp.asarray(residuals(question, chosen, lasted[chosen]))
+    constants = question.once(cloned), *action_scales(log), again, jnp.asarray(apart)
+    states = jnp.tile(jnp.asarray(log.starts)[chosen], (actors, 1, 1))
     walk = begin(model, states, acts_again(constants, states, jnp.int32(0)))
     for time in range(0, int(steps.max()), TOGETHER):
         walk = advance(TOGETHER, acts_again, constants, world, walk)
@@ -85,13 +98,18 @@ def know(question: Question, model: Model) -> Knowledge:
 
     rates = np.array([each.rates[chosen] for each in log.watches if each.kind != "end"]).reshape(-1, len(chosen))
     true_rates = rates @ lasted[chosen] / lasted[chosen].sum()
-    rates_missed = np.asarray(walk.earned[0, :, 1:].sum(0) / walk.lived.sum(), np.float64) - true_rates
+    rates_missed = np.asarray(walk.earned[0, :, 1:].sum(0) / walk.lived[0].sum(), np.float64) - true_rates
     returns = episode_returns(log)
     error = float(returns.std() / np.sqrt(min(members * EPISODES, log.episodes)))
+    costs: dict[str, float] = {}
+    if actors > 1:
+        for name, earned in (("model_departure", walk.earned), ("model_departure_discounted", walk.discounted)):
+            near, departed = np.asarray(earned[1:, :, 0], np.float64).mean(1)
+            costs[name] = float(near - departed)
     return Knowledge(
         by_member(walk.earned[0, :, 0]), by_member(returns[chosen]),
         by_member(walk.lived[0]), by_member(lasted[chosen]),
-        by_member(1.0 - walk.survived[0]), by_member((~cut & (lengths <= most))[chosen]), rates_missed, error,
+        by_member(1.0 - walk.survived[0]), by_member((~cut & (lengths <= most))[chosen]), rates_missed, error, costs,
     )  # fmt: skip
 
 
@@ -121,9 +139,12 @@ def clone_means(clone: GaussianPolicy, scales: tuple[Array, ...], states: Float[
     return (centre + half * clone(states).mode() - mean) / std
 
 
-def acts_again(constants: Any, states: Float[Array, "one rollouts obs"], time: Array) -> Array:
-    """Within the bounds, as all actions are."""
-    clone, centre, half, mean, std, apart = constants
-    wanted = clone_means(clone, (centre, half, mean, std), states)
-    wanted = wanted + jnp.where(time < len(apart), apart[jnp.minimum(time, len(apart) - 1)], 0.0)
+def acts_again(constants: Any, states: Float[Array, "actors rollouts obs"], time: Array) -> Array:
+    """The first acts as its episode did; all are so many of the clone's deviations off. Within the bounds."""
+    clone, centre, half, mean, std, again, apart = constants
+    gaussian = clone(states)
+    u = gaussian.mean + apart * jnp.maximum(jnp.exp(gaussian.log_std), NARROWEST)
+    wanted = (centre + half * jnp.tanh(u) - mean) / std
+    own = jnp.where(time < len(again), again[jnp.minimum(time, len(again) - 1)], 0.0)
+    wanted = wanted.at[0].add(own)
     return jnp.clip(wanted, (centre - half - mean) / std, (centre + half - mean) / std)

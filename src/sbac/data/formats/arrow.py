@@ -139,6 +139,9 @@ def seconds_of(array: Any, declared: Column, where: str, first: int, line_of: Li
     if pa.types.is_time(array.type):
         array = array.cast(pa.time64("us")).cast(pa.int64()).cast(pa.float64())
         return array.to_numpy(zero_copy_only=False) / 1e6
+    if pa.types.is_string(array.type):
+        shown = _first_text(array, first, line_of)
+        raise UserError(f"{where}: expected numbers, or dates as in 2026-01-31 08:00, got {array.type}{shown}")
     return numbers_of(array, declared, where, first, line_of)
 
 

@@ -21,6 +21,8 @@ from sbac.data.formats.log import Column, Format, Log, Written, is_file
 from sbac.data.naming import ColumnMap, match
 from sbac.errors import UserError
 
+ZIPPED = b"PK\x03\x04"
+"""How a workbook begins."""
 BLOCK_BYTES = 2**22
 """The text that is decoded at once. Types are taken from the first such block."""
 
@@ -90,6 +92,8 @@ def _style(path: Path) -> Style:
     try:
         text = codecs.getincrementaldecoder("utf-8")().decode(begin)
     except UnicodeDecodeError:
+        if begin.startswith(ZIPPED):
+            raise UserError(f"{path}: this is a workbook (.xlsx), not text; save it as CSV UTF-8") from None
         raise UserError(f"{path}: expected text in UTF-8; a spreadsheet saves it as such (CSV UTF-8)") from None
     head = re.sub(r'"[^"]*"', "", text.lstrip().partition("\n")[0].partition("\r")[0])
     delimiter = max(",;\t", key=head.count)
