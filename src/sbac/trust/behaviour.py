@@ -57,8 +57,8 @@ def clone_policy(question: Question) -> Policy:
         **{f"policy/weights/{i}": np.asarray(weights) for i, weights in enumerate(net.weights)},
         **{f"policy/biases/{i}": np.asarray(biases) for i, biases in enumerate(net.biases)},
     }
-    config = {"algorithm": "bc", "seed": question.seed, "label": "clone", "grid": [], "columns": log.data.columns}
-    return Policy("tanh-gaussian", arrays, config)
+    described = {"algorithm": "bc", "seed": question.seed, "label": "clone", "columns": log.data.columns}
+    return Policy("tanh-gaussian", arrays, {**described, "grid": []})
 
 
 @partial(jit, static=(0, 1))
