@@ -122,7 +122,8 @@ def _dtype(field: str, begin: Any, where: str, line_of: arrow.LineOf) -> np.dtyp
         return np.dtype(np.int64)
     if not len(begin) or (field == "time" and pa.types.is_temporal(begin.type)):
         return np.dtype(float)
-    dtype = arrow.numbers_of(begin, Column((0,), np.dtype(float)), where, 0, line_of).dtype
+    read = arrow.seconds_of if field == "time" else arrow.numbers_of
+    dtype = read(begin, Column((0,), np.dtype(float)), where, 0, line_of).dtype
     return dtype if dtype.kind == "b" or (field == "actions" and dtype.kind in "iu") else np.dtype(float)
 
 
