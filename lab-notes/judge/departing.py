@@ -1,28 +1,26 @@
 """What a lasting departure from the log's actions costs in the learned model, beside what is taken off for optimism.
 
-python lab-notes/judge/departing.py measure --out OUT --logs L ...     (OUT: of bed.py; effort quick)
+python lab-notes/judge/departing.py measure --out OUT --logs L ... [--effort quick]     (OUT: of bed.py)
 python lab-notes/judge/departing.py table --out lab-notes/judge/once
 
 The clone acts with its mean off by a constant, drawn once a rollout, of so many of its own deviations.
-OUT/judged/LOG.departing.json has what episodes then earn. `table` counts the judge's deductions in the larger of the
-log's deviation and what a departure by one deviation costs, and judges the bed again.
+OUT/judged/LOG.departing.json has what episodes then earn; `bed.py table` counts the judge's deductions in what one
+deviation costs, where that is more than the log's own deviation.
 """
 
 import argparse
 import json
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import bed
 import jax.numpy as jnp
 import numpy as np
+from bed import DISCOUNT
 
 import sbac
-from sbac.trust import estimates
 from sbac.trust.behaviour import NARROWEST, clone_policy, cloned
-from sbac.trust.evidence import Facts, Question, find_effort
+from sbac.trust.evidence import Question, find_effort
 from sbac.trust.knowing import EPISODES, action_scales
 from sbac.trust.log import JudgedLog, read_log
 from sbac.trust.model import learned
@@ -60,47 +58,18 @@ def costs(log: JudgedLog, effort: str = "quick") -> dict[str, Any]:
     return told
 
 
-def measure(out: Path, name: str) -> None:
+def measure(out: Path, name: str, effort: str) -> None:
     path, began = out / "judged" / f"{name}.departing.json", time.time()
     if not path.is_file():
-        path.write_text(json.dumps(costs(read_log(sbac.load(out / "data" / f"{name}.npz"), bed.DISCOUNT))))
+        path.write_text(json.dumps(costs(read_log(sbac.load(out / "data" / f"{name}.npz"), DISCOUNT), effort)))
         print(f"{name}: {time.time() - began:.0f} s", flush=True)
 
 
-def cost_of_one(told: dict[str, Any], name: str) -> float:
-    return told[name][0] - told[name][DEPARTURES.index(1.0)]
-
-
 def table(out: Path) -> None:
-    logs = sorted(path.name.removesuffix(".departing.json") for path in (out / "judged").glob("*.departing.json"))
-    everything: dict[str, bed.Cases] = {"as it is": {}, "departures": {}}
-    for log in logs:
-        told = json.loads((out / "judged" / f"{log}.departing.json").read_text())
-        costs_of = np.array(told["episodes"][0]) - told["episodes"]
-        print(log, "costs in deviations of the log's episodes", np.round(costs_of / told["episode_deviation"], 2))
-
-        def concluded(facts: Facts, *args: Any, told: dict[str, Any] = told, **named: Any) -> Any:
-            whole = max(facts["episode_deviation"], cost_of_one(told, "episodes"))
-            discounted = max(facts["return_deviation"], cost_of_one(told, "returns"))
-            plain = estimates.conclude(facts, *args, **named)
-            wide = estimates.conclude(
-                Facts(facts | {"episode_deviation": whole, "return_deviation": discounted}), *args, **named
-            )
-            if not plain.has_interval:  # the rules for warnings keep their unit
-                return plain
-            bounds = ("gain_low", "gain_high", "episode_low", "episode_high")
-            return replace(plain, **{bound: getattr(wide, bound) for bound in bounds})
-
-        for rule, conclude in (("as it is", estimates.conclude), ("departures", concluded)):
-            bed.conclude = conclude  # type: ignore[assignment]
-            everything[rule][log] = list(bed.cases(out, log, bed.MODEL))
-    for rule, by_log in everything.items():
-        for log, listed in {**by_log, "all": [case for each in by_log.values() for case in each]}.items():
-            numbers = bed.figures(listed)
-            kept = ("told", "gain holds", "gain above and wrong", "gain score")
-            kept += ("episode holds", "episode above and wrong", "episode score")
-            print(rule, log, {name: numbers[name] if isinstance(numbers[name], str) else round(float(numbers[name]), 1)
-                              for name in kept})  # fmt: skip
+    """What departures cost, in deviations of the log's episodes."""
+    for path in sorted((out / "judged").glob("*.departing.json")):
+        told = json.loads(path.read_text())
+        print(path.name, np.round((told["episodes"][0] - np.array(told["episodes"])) / told["episode_deviation"], 2))
 
 
 if __name__ == "__main__":
@@ -108,8 +77,9 @@ if __name__ == "__main__":
     parser.add_argument("stage", choices=["measure", "table"])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--logs", nargs="+", default=[])
+    parser.add_argument("--effort", default="quick")
     options = parser.parse_args()
     if options.stage == "table":
         table(options.out)
     for name in options.logs:
-        measure(options.out, name)
+        measure(options.out, name, options.effort)
