@@ -157,7 +157,7 @@ PARENT = """
     from sbac.workers import Message, WorkerPool
     pool = WorkerPool("echoing", 2, read=lambda answer: answer)
     for worker in range(2):
-        pool.ask(Message({"say_pid": True, "spin": True}), progress=lambda pid: print(pid, flush=True))
+        pool.ask(Message({"say_pid": True, "spin": True}), progress=lambda pid: print(f"{pid}\\n", end="", flush=True))
     time.sleep(600)
 """
 
