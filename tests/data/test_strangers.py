@@ -66,7 +66,8 @@ def test_check_counts_gaps_by_column_with_their_lines(tmp_path, capsys):
     with pytest.raises(UserError, match=r"log.csv: heat: 6 missing or not finite, the first in lines 4, .*--missing"):
         load(path, columns=COLUMNS)
     assert main(["data", "check", str(path), "--columns", *WORDS, "--missing", "hold"]) == 0
-    assert "note: missing: 7 values filled" in capsys.readouterr().out
+    told = "note: missing: 7 values filled with the last one of the same episode; 1 of them is a reward\n"
+    assert told in capsys.readouterr().out
 
 
 def test_hold_takes_the_last_value_of_the_same_episode(tmp_path):

@@ -54,7 +54,9 @@ def test_what_it_leaves(learned: tuple[Answer, Path]) -> None:
     assert answer.text == "\n".join(said["lines"]) and len(said["lines"]) <= 12
     assert {path.name for path in (folder / "runs").iterdir()} == {"pi-1", "mu-1"}
     for page in ("card.html", "report.html"):
-        assert "<html" in (folder / page).read_text()
+        text = (folder / page).read_text()
+        assert "<html" in text
+        assert (">the best, not taken<" in text, ">taken<" in text) == (answer.keep, not answer.keep)
     assert said["lines"][0].split("'")[0][:20] in (folder / "report.html").read_text()
     assert (folder / "policy.safetensors").exists() == (folder / "policy.onnx").exists() == (not answer.keep)
     if answer.policy is not None:
@@ -247,6 +249,8 @@ def test_what_is_refused_before_anything_is_written(
         ("point.npz --columns rewards=profit", "no column 'profit'; the file has action"),
         ("point.npz --ends 'height < 1'", "ends 'height < 1': unknown column 'height'"),
         ("point.npz --watch glucose", "unknown column to watch 'glucose'"),
+        ("point.npz --plan --watch glucose", "unknown column to watch 'glucose'"),
+        ("point.npz --plan --ends 'height < 1'", "ends 'height < 1': unknown column 'height'"),
     ):
         assert cli.main(["learn", *split(words)]) == 2
         said = capsys.readouterr().err

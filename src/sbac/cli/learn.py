@@ -47,7 +47,7 @@ def _learn(args: argparse.Namespace) -> int:
     request = LearnRequest(args.minutes, out, args.seed, args.ends, args.watch)
     data = load_log(args.logs[0] if len(args.logs) == 1 else args.logs, args)
     if args.plan:
-        print(*look(data), plan_text(plan_of(data, request)), sep="\n")
+        print(*look(data, args.watch, args.ends), plan_text(plan_of(data, request)), sep="\n")
         return 0
     print(learn_from(data, request, Clock(began)).text)
     return 0

@@ -158,7 +158,7 @@ def _held(columns: dict[str, Array]) -> tuple[dict[str, Array], Flags, list[str]
     """Gaps filled with the last value of the same episode. Those that begin an episode stay, and are refused."""
     ends = _ends(columns)
     first = np.maximum.accumulate(np.where(np.append(True, ends[:-1]), np.arange(len(ends)), 0))
-    filled = 0
+    filled: dict[str, int] = {}
     for name in FIELDS:
         if name not in columns:
             continue
@@ -171,9 +171,11 @@ def _held(columns: dict[str, Array]) -> tuple[dict[str, Array], Flags, list[str]
         values = columns[name].reshape(len(ends), -1).copy()
         values[row, feature] = values[last[row, feature], feature]
         columns[name] = values.reshape(columns[name].shape)
-        filled += len(row)
-    told = f"missing: {counted(filled, 'value')} filled with the last one of the same episode"
-    return columns, np.ones(len(ends), bool), [told] * bool(filled)
+        filled[name] = len(row)
+    told = f"missing: {counted(sum(filled.values()), 'value')} filled with the last one of the same episode"
+    if rewards := filled.get("rewards"):  # what was earned is no state that lasts
+        told += f"; {rewards} of them {'is a reward' if rewards == 1 else 'are rewards'}"
+    return columns, np.ones(len(ends), bool), [told] * any(filled.values())
 
 
 def _cut(columns: dict[str, Array]) -> tuple[dict[str, Array], Flags, list[str]]:

@@ -76,7 +76,9 @@ def write(
     record = keep_choice(learned, decision, folder)
     policy = None if decision.row is None else hand_over(learned.runs[0], record, folder)
     opening = opening_lines(choice, decision)
-    card = build_card(learned.runs[0], read_log(learned.judged_on, record.discount), record, opening=opening)
+    best = "the best, not taken" if decision.row is None else "taken"
+    log = read_log(learned.judged_on, record.discount)
+    card = build_card(learned.runs[0], log, record, opening=opening, best=best)
     files.write_atomic(folder / CARD_FILE, card.encode())
     reasons = [] if decision.row is None else decision.row.warnings
     warnings = [*reasons, *learned.problems]
@@ -93,7 +95,7 @@ def write(
         next_step=next_step(decision, promise, data, shown),
         last=[taken] if shown is None else [f"Written to {shown}: {written}.", taken],
     )
-    files.write_atomic(folder / REPORT_FILE, report_page(lines, record, learned.runs, data).encode())
+    files.write_atomic(folder / REPORT_FILE, report_page(lines, record, learned.runs, data, best).encode())
     answer = AnswerRecord(
         ANSWER_FORMAT,
         None if decision.row is None else decision.row.label,
@@ -147,7 +149,7 @@ def drawn_note(learned: Learned) -> list[str]:
     return [f"Judged on {drawn:,} of {all_episodes:,} episodes, drawn at random"]
 
 
-def report_page(lines: Sequence[str], choice: ChoiceRecord, runs: Sequence[Run], data: Dataset) -> str:
+def report_page(lines: Sequence[str], choice: ChoiceRecord, runs: Sequence[Run], data: Dataset, best: str) -> str:
     """The answer and all that was judged, and below it what the trainings logged and how the policies act."""
     records = [describe(run, data) for run in runs]
     series = [
@@ -156,7 +158,7 @@ def report_page(lines: Sequence[str], choice: ChoiceRecord, runs: Sequence[Run],
         for entry in series_of(record)
     ]
     by_label = {entry.label: entry for entry in series}
-    table, notes = compared_table(choice), [compared_note(choice)]
+    table, notes = compared_table(choice, best), [compared_note(choice)]
     answer = PagePart(lines=lines[:1], texts=lines[1:], table=table, notes=notes)
     sections = [
         Section("answer", "The answer", [answer]),

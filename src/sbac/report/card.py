@@ -48,9 +48,19 @@ class Departure:
 
 
 def build_card(
-    run: Run, log: JudgedLog, choice: ChoiceRecord, label: str | None = None, opening: Sequence[str] = ()
+    run: Run,
+    log: JudgedLog,
+    choice: ChoiceRecord,
+    label: str | None = None,
+    opening: Sequence[str] = (),
+    best: str = "taken",
 ) -> str:
-    """The page. label: another policy than the one that was chosen. opening: what `sbac learn` says first."""
+    """The page.
+
+    label: another policy than the one that was chosen.
+    opening: what `sbac learn` says first.
+    best: what became of the one that was chosen.
+    """
     chosen = label or choice.label
     about = next(row for row in choice.candidates if row.label == chosen)
     policy = policy_of(run, about)
@@ -60,7 +70,7 @@ def build_card(
     states = largest(log, model, policy, rows, distances)
     truth = true_returns(run, about)
     members = members_text(policy, log.data.observations[rows])
-    compared = PagePart(table=compared_table(choice), notes=[compared_note(choice)])
+    compared = PagePart(table=compared_table(choice, best), notes=[compared_note(choice)])
     parts = [
         ("short", "In short", _verdict(about, choice, opening)),
         ("improvement", "Expected improvement", _improvement(choice.log, about, truth)),

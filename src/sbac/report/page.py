@@ -156,12 +156,12 @@ def answer_section(choice: ChoiceRecord) -> Section:
     return Section("answer", "What the log says", [part])
 
 
-def compared_table(choice: ChoiceRecord) -> PageTable:
-    """All policies that were judged, below the log."""
+def compared_table(choice: ChoiceRecord, best: str = "taken") -> PageTable:
+    """All policies that were judged, below the log. best: what became of the one that was chosen."""
     digits = decimals(choice.log.value)
 
     def fate(row: CandidateRecord) -> str:
-        return "taken" if row.label == choice.label else "set aside" if row.set_aside else ""
+        return best if row.label == choice.label else "set aside" if row.set_aside else ""
 
     def gain(row: CandidateRecord) -> str:
         return "" if row.gain is None else within(row.gain, row.gain_low, row.gain_high, digits)
