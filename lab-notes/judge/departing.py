@@ -19,26 +19,19 @@ import numpy as np
 from bed import DISCOUNT
 
 import sbac
-from sbac.trust.behaviour import NARROWEST, clone_policy, cloned
+from sbac.trust.behaviour import clone_policy, cloned
 from sbac.trust.evidence import Question, find_effort
-from sbac.trust.knowing import EPISODES, action_scales
-from sbac.trust.log import JudgedLog, read_log
+from sbac.trust.knowing import EPISODES, action_scales, acts_again
+from sbac.trust.log import read_log
 from sbac.trust.model import learned
 from sbac.trust.walking import TOGETHER, advance, begin, episode_returns, world_of
 
 DEPARTURES = (0.0, 0.25, 0.5, 1.0, 2.0)
 
 
-def departing(constants: Any, states: Any, time: Any) -> Any:
-    clone, centre, half, mean, std, apart = constants
-    gaussian = clone(states)
-    u = gaussian.mean + apart * jnp.maximum(jnp.exp(gaussian.log_std), NARROWEST)
-    return (centre + half * jnp.tanh(u) - mean) / std
-
-
-def costs(log: JudgedLog, effort: str = "quick") -> dict[str, Any]:
+def costs(question: Question) -> dict[str, Any]:
     """Of each departure, what rollouts earn on average, whole and discounted, and the deviation of the members."""
-    question = Question(log, [], find_effort(effort))
+    log = question.log
     clone_policy(question)
     model = question.once(learned)
     chosen = np.unique(np.linspace(0, log.episodes - 1, min(EPISODES, log.episodes)).astype(int))
@@ -47,10 +40,11 @@ def costs(log: JudgedLog, effort: str = "quick") -> dict[str, Any]:
     states = jnp.asarray(np.tile(np.asarray(log.starts)[chosen], (len(DEPARTURES), model.count, 1)))
     member = np.repeat(np.arange(model.count), len(chosen))
     world = world_of(question, model, member, np.full(len(member), log.longest), np.inf)
-    constants = question.once(cloned), *action_scales(log), apart
-    walk = begin(model, states, departing(constants, states, jnp.int32(0)))
+    nothing = jnp.zeros((1, *drawn.shape))
+    constants = question.once(cloned), *action_scales(log), nothing, apart
+    walk = begin(model, states, acts_again(constants, states, jnp.int32(0)))
     for _ in range(0, log.longest, TOGETHER):
-        walk = advance(TOGETHER, departing, constants, world, walk)
+        walk = advance(TOGETHER, acts_again, constants, world, walk)
     told: dict[str, Any] = {"departures": DEPARTURES, "episode_deviation": float(episode_returns(log).std())}
     for name, earned in (("episodes", walk.earned), ("returns", walk.discounted)):
         by_member = np.asarray(earned[..., 0], np.float64).reshape(len(DEPARTURES), model.count, -1).mean(2)
@@ -61,7 +55,8 @@ def costs(log: JudgedLog, effort: str = "quick") -> dict[str, Any]:
 def measure(out: Path, name: str, effort: str) -> None:
     path, began = out / "judged" / f"{name}.departing.json", time.time()
     if not path.is_file():
-        path.write_text(json.dumps(costs(read_log(sbac.load(out / "data" / f"{name}.npz"), DISCOUNT), effort)))
+        log = read_log(sbac.load(out / "data" / f"{name}.npz"), DISCOUNT)
+        path.write_text(json.dumps(costs(Question(log, [], find_effort(effort)))))
         print(f"{name}: {time.time() - began:.0f} s", flush=True)
 
 

@@ -43,13 +43,14 @@ JOBS: dict[str, tuple[str, dict[str, Any], tuple[int, ...], str | None]] = {
     "mu-free": ("sbac", {"critic": "mu", "alpha": [1 / 16]}, (0, IMPROVE), "mu"),
     "pi": ("sbac", {"critic": "pi", "alpha": [1 / 8, 1 / 4, 1 / 2]}, (0, IMPROVE), "mu"),
     "expectile": ("sbac", {"critic": "expectile", "alpha": [1 / 4]}, (ESTIMATE, IMPROVE), None),
+    "mu-bfloat16": ("sbac", {"critic": "mu", "alpha": [1.0], "precision": "bfloat16"}, (ESTIMATE, IMPROVE), None),
     "iql": ("iql", {}, (RIVAL,), None),
     "td3bc": ("td3-bc", {}, (RIVAL,), None),
     "rebrac": ("rebrac", {}, (RIVAL,), None),
 }
 TINY = Effort(2, 2, (32, 32), 64, (100, 100), 2e-3, 0.1, (32, 32), 100)
 LIST = ("mu", "mu-free", "pi", "expectile")
-"""SBAC's; the others are rivals, each with the one setting of its preset `tuned`."""
+"""SBAC's. Beside it: Q^mu in half precision, and rivals, each with the one setting of its preset `tuned`."""
 
 
 def train(out: Path, scratch: Path, logs: Sequence[str], seeds: Sequence[int], jobs: Sequence[str]) -> None:
@@ -95,7 +96,7 @@ def save(out: Path, job: str, run: Run) -> None:
     out.mkdir(parents=True, exist_ok=True)
     settings: dict[str, list[sbac.Policy]] = {}
     for policy in run.policies:
-        alpha = policy.config.get("alpha", "one") if job in LIST else "one"
+        alpha = policy.config.get("alpha", "one") if JOBS[job][0] == "sbac" else "one"
         setting = f"{job.removesuffix('-free')}-{alpha}"
         settings.setdefault(setting, []).append(policy)
         policy.save(out / f"{setting}-{policy.config['seed']}.safetensors")

@@ -75,6 +75,12 @@ def test_what_cannot_be_read_gets_one_line(text, words) -> None:
     assert words in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("text", ["hight and angle < 1", "hight < 1", "hight"])
+def test_backticks_are_named_only_where_a_name_could_go_on(text) -> None:
+    with pytest.raises(UserError, match=r"did you mean 'height'\?$"):
+        parse(text, COLUMNS, "ends")
+
+
 def test_the_columns_that_are_read() -> None:
     assert parse("o0 > 1 and abs(angle) < 2 or o0 < 0", COLUMNS).columns == ("o0", "angle")
     text = "`glucose [mg/dl]` < 70 or in_range == 1"

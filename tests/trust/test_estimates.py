@@ -25,7 +25,7 @@ SMALL = Effort(3, 2, (32, 32), 64, (1_000, 3_000), 2e-3, 0.1)
 @pytest.fixture(scope="module")
 def table():
     world = Table.random(0)
-    return world, read_log(sbac.Dataset(**world.log(200, 0)), world.discount)
+    return world, read_log(sbac.Dataset(**world.log(400, 0)), world.discount)
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +41,7 @@ def test_values_of_a_tabular_world(judged) -> None:
     for choice, estimate in zip(choices, estimates, strict=True):
         truth = world.value(np.eye(3)[choice])
         assert estimate.value == pytest.approx(truth, rel=0.02)
-        # One small training: on one of four processors it is off by a hair more than 0.02.
-        assert estimate.gain == pytest.approx(truth - world.value(world.mu), abs=0.03 * truth)
+        assert estimate.gain == pytest.approx(truth - world.value(world.mu), abs=0.02 * truth)
         assert estimate.warnings == []
         assert estimate.gain_low < estimate.gain < estimate.gain_high
 

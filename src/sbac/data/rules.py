@@ -139,7 +139,8 @@ class _Reader:
             self.wants(")")
             return name, True
         if name not in self.columns:
-            hint = "; a name of several words stands in `backticks`" if self.kind == "word" == kind else ""
+            goes_on = kind == self.kind == "word" and self.token not in JOIN
+            hint = "; a name of several words stands in `backticks`" if goes_on else ""
             raise UserError(f"{self.where}: {unknown('column', name, self.columns)}{hint}")
         self.read.append(name)
         return name, False

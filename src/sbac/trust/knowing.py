@@ -133,18 +133,19 @@ def residuals(question: Question, chosen: NDArray[np.int64], lengths: NDArray[np
 
 
 @jit
-def clone_means(clone: GaussianPolicy, scales: tuple[Array, ...], states: Float[Array, "*rows obs"]) -> Array:
-    """The clone's mean actions, in the networks' units."""
-    centre, half, mean, std = scales
-    return (centre + half * clone(states).mode() - mean) / std
+def clone_means(
+    clone: GaussianPolicy, scales: tuple[Array, ...], states: Float[Array, "*rows obs"], apart: float | Array = 0.0
+) -> Array:
+    """The clone's mean actions, so many of its deviations off, in the networks' units."""
+    (centre, half, mean, std), gaussian = scales, clone(states)
+    u = gaussian.mean + apart * jnp.maximum(jnp.exp(gaussian.log_std), NARROWEST)
+    return (centre + half * jnp.tanh(u) - mean) / std
 
 
 def acts_again(constants: Any, states: Float[Array, "actors rollouts obs"], time: Array) -> Array:
     """The first acts as its episode did; all are so many of the clone's deviations off. Within the bounds."""
     clone, centre, half, mean, std, again, apart = constants
-    gaussian = clone(states)
-    u = gaussian.mean + apart * jnp.maximum(jnp.exp(gaussian.log_std), NARROWEST)
-    wanted = (centre + half * jnp.tanh(u) - mean) / std
+    wanted = clone_means(clone, (centre, half, mean, std), states, apart)
     own = jnp.where(time < len(again), again[jnp.minimum(time, len(again) - 1)], 0.0)
     wanted = wanted.at[0].add(own)
     return jnp.clip(wanted, (centre - half - mean) / std, (centre + half - mean) / std)
