@@ -340,6 +340,11 @@ class Run:
         return [evaluation_json(row) for row in self.evaluation_rows]
 
     @property
+    def is_finished(self) -> bool:
+        """Whether every policy is there."""
+        return len(self.policies) == len(self.record.labels)
+
+    @property
     def failures(self) -> dict[str, Failure]:
         """By label: the runs whose numbers did not stay finite. Their policies are the last good ones."""
         records = map(policy_record, self.policies)

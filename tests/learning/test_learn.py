@@ -1,6 +1,7 @@
 """A whole `sbac learn` on a small log: what it leaves, how it goes on after a kill, and what it refuses."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import sbac
 from sbac import cli
 from sbac.errors import UserError
 from sbac.learning import learn as stages
-from sbac.learning.answer import Answer
+from sbac.learning.answer import Answer, Decision
 from sbac.learning.plan import LearnCandidate, PlanRow, read_plan
 from sbac.policy import Policy
 from sbac.runs import Run
@@ -192,6 +193,54 @@ def test_after_a_kill_the_same_command_goes_on_to_the_same_answer(
     assert after is not None and after.row == plan.row
     for path in finished.rglob("*.safetensors"):
         assert (folder / path.relative_to(finished)).read_bytes() == path.read_bytes(), path.name
+
+
+def test_something_else_to_watch_is_judged_anew_and_nothing_is_trained(
+    unbroken: tuple[Answer, Path, list[str], Choice], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, finished, policies, choice = unbroken
+    folder, asked = tmp_path / "point", list[Any]()
+    shutil.copytree(finished, folder)
+    before = {path: path.read_bytes() for path in (folder / "runs").rglob("*.safetensors") if path.stem != "clone"}
+
+    def judge(judged: Any, *arguments: Any, **options: Any) -> Choice:
+        asked.append((hashes(judged), options["watch"], options["ends"]))
+        return choice
+
+    def interrupted(*arguments: Any, **options: Any) -> Choice:
+        raise Killed
+
+    def times() -> dict[str, float]:
+        told: dict[str, float] = json.loads((folder / "answer.json").read_text())["plan"]["times"]
+        return told
+
+    first = times()
+    monkeypatch.setattr(stages, "select", interrupted)
+    with pytest.raises(Killed):
+        sbac.learn(DATA, out=folder, progress=False, watch=["o0 < 1"])
+    monkeypatch.setattr(stages, "select", judge)
+    for watch in (["o0 < 1"], []):  # the second gives the finished answer
+        again = sbac.learn(DATA, out=folder, progress=False, watch=watch)
+        assert again.gain == answer.gain and again.policy is not None and answer.policy is not None
+    assert asked == [(policies, ["o0 < 1"], None)]
+    assert times().keys() == first.keys() and times()["judge"] < first["judge"]
+    monkeypatch.setattr("sbac.learning.writing.decide_on", lambda *_: Decision(None, True, "nothing is better"))
+    again = sbac.learn(DATA, out=folder, progress=False, ends="o0 > 9")
+    assert again.keep and asked[1:] == [(policies, ["o0 < 1"], "o0 > 9")]
+    assert {path.name for path in folder.glob("policy.*")} == set()
+    assert all(path.read_bytes() == bytes_before for path, bytes_before in before.items())
+
+
+def test_a_finished_folder_may_be_moved_and_judged_anew(
+    learned: tuple[Answer, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def judge(*arguments: Any, **options: Any) -> Choice:
+        raise Killed
+
+    shutil.copytree(learned[1], tmp_path / "moved")
+    monkeypatch.setattr(stages, "select", judge)
+    with pytest.raises(Killed):
+        sbac.learn(DATA, out=tmp_path / "moved", seed=2, watch=["o0 < 1"], progress=False)
 
 
 def test_a_slower_machine_drops_whole_candidates_once(

@@ -106,7 +106,7 @@ def learn(
     data: a Dataset, or anything that `sbac.load` takes.
     minutes: how long it may take, compiling included; None: 15 on a CPU, 10 on a GPU.
     out: the folder that everything is written to; None writes nothing. Called again with a folder that is not finished,
-        it goes on; a finished one gives its answer again.
+        it goes on; a finished one gives its answer again. With another `watch` or `ends` its policies are judged anew.
     seed: moves all seeds.
     ends: when an episode ends, such as "height < 0.8"; None: as the log shows it.
     watch: columns or rules whose change is told beside the gain, such as "glucose < 70".
@@ -123,14 +123,15 @@ def learn(
 def learn_from(data: Dataset, request: LearnRequest, clock: Clock) -> Answer:
     """The stages, one after the other. The clock runs since the log began to be read."""
     notes, problems = look(data, request.watch, request.ends), misleading(data)
-    if request.out is not None and (finished := read_answer(request.out)) is not None:
-        check_same(request.out, finished.plan, data, request)
+    finished = None if request.out is None else read_answer(request.out)
+    if request.out and finished and as_asked(request.out, finished.plan, data, request) == finished.plan:
         return as_answer(finished, None if finished.keep else Policy.load(request.out / POLICY_FILE), request.out)
     plan = plan_of(data, request)
     for line in (*(f"look: {text}" for text in (*notes, *problems)), plan_text(plan)):
         request.say(line)
     with workplace(request.out) as folder:
-        plan = read_plan(folder) or plan.with_time("start", clock.lap())
+        begun = read_plan(folder)
+        plan = plan.with_time("start", clock.lap()) if begun is None else as_asked(folder, begun, data, request)
         write_plan(folder, plan)
         clock.lap()
         plan, runs = train_all(data, plan, folder, clock, request)
@@ -148,8 +149,7 @@ def plan_of(data: Dataset, request: LearnRequest) -> LearnPlan:
     """The plan that the folder has, or a new one."""
     begun = None if request.out is None else read_plan(request.out)
     if request.out is not None and begun is not None:
-        check_same(request.out, begun, data, request)
-        return begun
+        return as_asked(request.out, begun, data, request)
     device = device_kind()
     minutes = DEFAULT_MINUTES[device] if request.minutes is None else request.minutes
     slow = slowness(data.observations.shape[1], data.actions.shape[1])
@@ -173,17 +173,20 @@ def check_free(folder: Path) -> None:
         raise UserError(f"{folder}: not a folder of sbac learn (it has no {PLAN_FILE}); name another one with --out")
 
 
-def check_same(folder: Path, plan: LearnPlan, data: Dataset, request: LearnRequest) -> None:
-    """Refuses to go on with another log, or with something else that was asked."""
+def as_asked(folder: Path, plan: LearnPlan, data: Dataset, request: LearnRequest) -> LearnPlan:
+    """The plan of a folder with what is asked of the judge now. Another log, and another training, are refused.
+
+    What is not asked again stays as it was. What is watched, and when an episode ends, only the judge asks: what is
+    trained stays, and is judged anew.
+    """
     if data.hash != plan.hash:
         raise UserError(f"{folder}: it is about another log, {plan.log}; name another folder with --out")
-    asked: dict[str, object] = {"seed": request.seed, "ends": request.ends, "watch": list(request.watch)}
-    if request.minutes is not None:
-        asked["minutes"] = request.minutes
-    for name, value in asked.items():
+    minutes = plan.minutes if request.minutes is None else request.minutes
+    for name, value in (("seed", request.seed), ("minutes", minutes)):
         before = getattr(plan, name)
         if value != before:
             raise UserError(f"{folder}: begun with {name} {before}, not {value}; name another folder with --out")
+    return replace(plan, watch=list(request.watch) or plan.watch, ends=request.ends or plan.ends)
 
 
 @contextmanager
@@ -236,7 +239,9 @@ def train_candidate(
     data: Dataset, plan: LearnPlan, candidate: LearnCandidate, folder: Path, progress: bool | None
 ) -> Run:
     """Trains a candidate, or what is left of it."""
-    row, start = plan.row, candidate.starts_from
+    row, start, home = plan.row, candidate.starts_from, candidate_folder(folder, candidate)
+    if (home / "config.json").exists() and (run := Run.load(home)).is_finished:
+        return run  # without a look at what it started from, which a moved folder has elsewhere
     options: dict[str, Any] = {**row.options}
     if start is not None:
         # Its path is a part of the run's record: the same from every folder that the command is called in.
@@ -249,7 +254,7 @@ def train_candidate(
         preset=row.preset,
         steps=row.steps if start is None else [0, *row.steps[1:]],
         evaluate=False,
-        out=candidate_folder(folder, candidate),
+        out=home,
         resume=True,
         progress=progress,
         **options,

@@ -68,8 +68,12 @@ def write(
 ) -> tuple[AnswerRecord, Policy | None]:
     """Everything that the folder is to hold. answer.json comes last: with it, the folder is a finished one.
 
+    What another judgement left there goes first.
+
     shown: the folder as the reader knows it; None: it will be gone.
     """
+    for name in (ANSWER_FILE, POLICY_FILE, ONNX_FILE):
+        (folder / name).unlink(missing_ok=True)
     data, choice = learned.data, learned.choice
     decision = decide_on(choice, len(data) >= FEWEST_ROWS)
     promise = promise_of(decision.row, choice.record.log) if decision.row is not None and decision.believed else None
