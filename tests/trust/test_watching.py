@@ -109,6 +109,9 @@ def test_end_is_watched_where_a_log_has_ends_or_it_is_asked_for() -> None:
     assert [each.name for each in watched_things(small_log(), [])] == ["end"]
     assert watched_things(endless, []) == []
     assert [each.rate for each in watched_things(endless, ["end"])] == [0.0]
+    one_step_each = small_log(terminals=np.ones(6, bool), timeouts=None)
+    assert watched_things(one_step_each, []) == []
+    assert [each.rate for each in watched_things(one_step_each, ["end"])] == [1.0]
 
 
 @pytest.mark.parametrize(

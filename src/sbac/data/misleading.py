@@ -166,16 +166,12 @@ class View:
         if not values:
             return {}
         steps = np.concatenate([np.diff(part, axis=0) for part in values])
+        # Sorted, so that rows in disorder show; the time of day comes again, so that it counts nothing.
         ascending = np.concatenate([np.diff(np.sort(part, axis=0), axis=0) for part in values])
         slack = np.spacing(np.abs(self.data.observations[::STRETCH]).max(axis=0)).astype(np.float64)
         in_order = np.abs(np.sign(steps).sum(axis=0)) == len(steps)
-        ticks, starts_again = _equal(ascending, slack), _equal(steps, slack)
-        told = zip(self.names, ticks, starts_again, in_order, strict=True)
-        return {
-            name: bool(order or not tick)
-            for name, tick, again, order in told
-            if (tick or again) and name not in self.far
-        }
+        told = zip(self.names, _equal(ascending, slack), in_order, strict=True)
+        return {name: bool(order) for name, tick, order in told if tick and name not in self.far}
 
 
 def misleading(data: Dataset, place: Place = "row {}".format) -> list[str]:
@@ -234,8 +230,8 @@ def no_ends(view: View) -> Iterator[str]:
     if not view.terminal.any() and len(inside) > 1 and inside.min() < inside.max():
         yield (
             f"no row is terminal, but episodes have {inside.min():,} to {inside.max():,} steps: if some ended by "
-            "themselves, such as by a fall or an alarm, say which rows end them with --columns terminals=COLUMN, or "
-            "their ends count for nothing"
+            "themselves, such as by a fall or an alarm, and not at a gap in the recording, say which rows end them "
+            "with --columns terminals=COLUMN, or their ends count for nothing"
         )
 
 

@@ -75,7 +75,10 @@ def columns_of(data: Dataset) -> dict[str, Floats]:
 
 
 def watched_things(data: Dataset, watch: Sequence[str]) -> list[Watched]:
-    """The columns and rules that are watched; then `end`, where it is asked for or the log has ends."""
+    """The columns and rules that are watched; then `end`, where it is asked for or the log has ends.
+
+    Decisions of one step all end with it, so that their ends are not watched unasked.
+    """
     columns, first = columns_of(data), data.episodes[:, 0]
     lengths = np.diff(data.episodes, axis=1)[:, 0]
     things: list[Watched] = []
@@ -88,7 +91,7 @@ def watched_things(data: Dataset, watch: Sequence[str]) -> list[Watched]:
             raise unknown("column to watch", text, [*columns, END])
         sums = np.add.reduceat(values.astype(np.float64), first)
         things.append(Watched(text, kind, values, sums / lengths, float(sums.sum() / len(data))))
-    if END in watch or data.terminals.any():
+    if END in watch or (data.terminals.any() and lengths.max() > 1):
         ended = data.terminals[data.episodes[:, 1] - 1].astype(np.float64)
         things.append(Watched(END, "end", data.terminals.astype(np.float32), ended, float(ended.mean())))
     return things
