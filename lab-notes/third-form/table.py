@@ -104,7 +104,8 @@ def rows_of(folder: Path, effort: str) -> tuple[dict[str, float], list[dict[str,
         "clone": scores[CLONE],
         "one setting": mean(scores[name] for name in singles if judged[name].setting == PRESET),
         **{
-            rival: mean(scores[n] for n in scores if n.startswith(rival) and seed_of(n) != COMMITTEE) for rival in RIVALS
+            rival: mean(score for n, score in scores.items() if n.startswith(rival) and seed_of(n) != COMMITTEE)
+            for rival in RIVALS
         },
         **{key: mean(row.get(key, np.nan) for row in seeds) for key in COLUMNS},
         "committees: choice": scores[together],
