@@ -134,6 +134,24 @@ def test_deductions_are_counted_in_what_a_lasting_departure_costs_where_that_is_
             assert (found.gain_low, found.gain_high) == (plain.gain_low, plain.gain_high)
 
 
+def test_what_chance_adds_to_rewards_is_not_at_stake() -> None:
+    """Of a deviation of 5 chance makes 4: deductions are counted in the other 3, or in what a departure costs."""
+    facts = sound(distance=0.5, return_deviation=5.0)
+    whole, known = conclude(facts, True), conclude(Facts(facts | {"model_luck_discounted": 4.0}), True)
+    assert whole.diagnostics["optimism"] == pytest.approx(2.5) and known.diagnostics["optimism"] == pytest.approx(1.5)
+    assert whole.gain == known.gain and whole.gain_low < known.gain_low < known.gain_high < whole.gain_high
+    more = conclude(Facts(facts | {"model_luck_discounted": 6.0, "model_departure_discounted": 2.0}), True)
+    assert more.diagnostics["optimism"] == pytest.approx(1.0)
+    assert conclude(Facts(facts | {"model_luck_discounted": 6.0}), True).diagnostics["optimism"] == 0.0
+
+
+def test_chance_in_what_the_compared_episodes_earned_widens_the_interval_of_the_gain() -> None:
+    facts = sound(gains=[1.0, 1.0, 1.0], missed=0.0)
+    found = conclude(Facts(facts | {"model_baseline_spread": 0.5}))
+    assert found.gain_high - found.gain == pytest.approx(1.645 * 0.5, rel=1e-3)
+    assert conclude(facts).gain_high == pytest.approx(1.0)
+
+
 def test_values_beyond_the_bound_are_taken_back_to_it() -> None:
     """Where every step earns 1, a policy that never fails has the largest value there is, and networks say more."""
     rng, lengths = np.random.default_rng(0), np.full(30, 10)

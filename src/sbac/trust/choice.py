@@ -11,6 +11,7 @@ from sbac.errors import UserError
 from sbac.policy import Policy
 from sbac.records import Settings, as_json, parse
 from sbac.runs import Run, policy_record, read_policy
+from sbac.trust.evidence import explained
 from sbac.trust.watching import WatchedRate
 
 PESSIMISM = 0.5
@@ -74,8 +75,8 @@ class CandidateRecord:
 
     @property
     def unit(self) -> float:
-        """The standard deviation of the log's returns, in the units of the promise."""
-        return self.diagnostics.get("return_deviation" if self.episode is None else "episode_deviation", math.inf)
+        """The standard deviation of the log's returns without mere chance, in the units of the promise."""
+        return explained(self.diagnostics, "return_deviation" if self.episode is None else "episode_deviation")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from sbac.data import Dataset, load
 from sbac.errors import UserError, not_negative, unknown
 from sbac.trust.doubts import believed, doubts, episode_goes_beyond, student
 from sbac.trust.estimators import ALWAYS, ESTIMATORS
-from sbac.trust.evidence import AS_LOGGED, Effort, Facts, Question, facts_of, find_effort
+from sbac.trust.evidence import AS_LOGGED, Effort, Facts, Question, explained, facts_of, find_effort
 from sbac.trust.log import Acts, read_log
 from sbac.trust.watching import Watched, WatchedRate
 
@@ -118,7 +118,8 @@ def conclude(facts: Facts, learned: bool = False, watches: Sequence[Watched] = (
     optimism, unknown_error = OPTIMISM * facts["distance"] * unit, UNKNOWN * unit
     gain = combined(facts, "gain")
     quantile = student(facts["fitted_gain_draws"] if "fitted_gain" in facts else fewest(facts, "gain"))
-    gain_half = math.hypot(quantile * gain.deviation, gain.apart, facts.get("missed", 0.0), unknown_error)
+    drawn, baseline = quantile * gain.deviation, student(math.inf) * facts.get("model_baseline_spread", 0.0)
+    gain_half = math.hypot(drawn, baseline, gain.apart, facts.get("missed", 0.0), unknown_error)
     value = facts["log"] + gain.mean
     value_half = math.hypot(gain_half, quantile * facts.get("fitted_log_spread", 0.0))
     episode = combined(facts, "episode")
@@ -157,7 +158,7 @@ def at_stake(facts: Facts, name: str) -> float:
 
     Where the log's episodes are all alike their deviation says nothing of what other behaviour leads to.
     """
-    return max(facts[name], facts.get(AT_STAKE[name], 0.0))
+    return max(explained(facts, name), facts.get(AT_STAKE[name], 0.0))
 
 
 def watched_rate(watched: Watched, facts: Facts, learned: bool, believed: bool, gain: float) -> WatchedRate:

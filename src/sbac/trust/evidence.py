@@ -131,3 +131,13 @@ def summary(name: str, draws: NDArray[np.float64]) -> dict[str, float]:
     """The mean of the draws, their standard deviation, which one draw does not tell, and their number."""
     spread = float(draws.std(ddof=1)) if len(draws) > 1 else math.inf
     return {name: float(draws.mean()), f"{name}_spread": spread, f"{name}_draws": len(draws)}
+
+
+LUCK = {"return_deviation": "model_luck_discounted", "episode_deviation": "model_luck"}
+"""What of the log's deviations is chance in single rewards, by the learned model."""
+
+
+def explained(facts: Mapping[str, float], deviation: str) -> float:
+    """A deviation of what the log's episodes earn without what chance adds to single rewards: no policy earns that."""
+    luck = facts.get(LUCK[deviation], 0.0)
+    return math.sqrt(max(facts.get(deviation, math.nan) ** 2 - luck**2, 0.0))

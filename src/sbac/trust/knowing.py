@@ -12,15 +12,19 @@ from jaxtyping import Array, Float
 from numpy.typing import NDArray
 
 from sbac.nn import GaussianPolicy
-from sbac.nn.typed import jit
+from sbac.nn.typed import in_chunks, jit
 from sbac.trust.behaviour import NARROWEST, cloned
 from sbac.trust.dynamics import Model, drawn_episodes
 from sbac.trust.evidence import Question
-from sbac.trust.log import JudgedLog
-from sbac.trust.walking import TOGETHER, advance, begin, episode_returns, world_of
+from sbac.trust.log import BLOCK, LONGEST, JudgedLog
+from sbac.trust.walking import TOGETHER, advance, begin, episode_returns, over, world_of
 
 EPISODES = 20
-"""Held-out episodes that each member is asked about."""
+"""Held-out episodes that each member is asked about; of short ones more."""
+MORE = 25
+"""Times as many, at most."""
+ROWS = 20_000
+"""Of the log, at which is asked what the model cannot explain of the rewards."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,8 @@ class Knowledge:
     departure_costs: dict[str, float]
     """What an episode of the clone earns less, undiscounted and discounted, where its mean is off by a constant that is
     drawn once a rollout with the clone's own deviation. Empty for models with noise, where it was not tried."""
+    luck: dict[str, float]
+    """The deviation of an episode's return, undiscounted and discounted, that chance in its rewards alone makes."""
 
     @property
     def spurious_ends(self) -> float:
@@ -57,6 +63,7 @@ class Knowledge:
             "log_length": float(self.true_lengths.mean()),
             "model_spurious_ends": self.spurious_ends,
             **self.departure_costs,
+            **self.luck,
         }
 
 
@@ -70,15 +77,15 @@ def know(question: Question, model: Model) -> Knowledge:
     """
     log, members, most = question.log, model.count, question.log.longest
     drawn, lengths = drawn_episodes(log, members, question.seed), np.diff(log.data.episodes, axis=1)[:, 0]
-    everyone = np.arange(log.episodes)
+    everyone, each_asked = np.arange(log.episodes), EPISODES * max(1, min(LONGEST // most, MORE))
     held_out = [np.flatnonzero(times == 0) for times in drawn.weights]
     rng = np.random.default_rng(question.seed)
     # As many for every member, so that one program serves all.
-    chosen = np.concatenate([rng.choice(left if len(left) else everyone, EPISODES) for left in held_out])
+    chosen = np.concatenate([rng.choice(left if len(left) else everyone, each_asked) for left in held_out])
     lasted = np.minimum(lengths, most)
     cut = log.data.timeouts[log.data.episodes[:, 1] - 1]
     steps = np.where(cut, lasted, most)[chosen]
-    world = world_of(question, model, np.repeat(np.arange(members), EPISODES), steps, np.inf)
+    world = world_of(question, model, np.repeat(np.arange(members), each_asked), steps, np.inf)
     actors = 1 if question.effort.model_noise else 3
     apart = np.zeros((actors, len(chosen), log.data.actions.shape[1]), np.float32)
     if actors > 1:
@@ -87,20 +94,21 @@ def know(question: Question, model: Model) -> Knowledge:
     constants = question.once(cloned), *action_scales(log), again, jnp.asarray(apart)
     states = jnp.tile(jnp.asarray(log.starts)[chosen], (actors, 1, 1))
     walk = begin(model, states, acts_again(constants, states, jnp.int32(0)))
-    for time in range(0, int(steps.max()), TOGETHER):
-        walk = advance(TOGETHER, acts_again, constants, world, walk)
+    together = min(TOGETHER, int(steps.max()))
+    for time in range(0, int(steps.max()), together):
+        walk = advance(together, acts_again, constants, world, walk)
         question.reached("the log itself in the learned model", time, int(steps.max()))
-        if not bool(walk.running.any()):
+        if over(world, walk):
             break
 
     def by_member(values: Array | NDArray[Any]) -> NDArray[np.float64]:
-        return np.asarray(values, np.float64).reshape(members, EPISODES).mean(1)
+        return np.asarray(values, np.float64).reshape(members, each_asked).mean(1)
 
     rates = np.array([each.rates[chosen] for each in log.watches if each.kind != "end"]).reshape(-1, len(chosen))
     true_rates = rates @ lasted[chosen] / lasted[chosen].sum()
     rates_missed = np.asarray(walk.earned[0, :, 1:].sum(0) / walk.lived[0].sum(), np.float64) - true_rates
     returns = episode_returns(log)
-    error = float(returns.std() / np.sqrt(min(members * EPISODES, log.episodes)))
+    error = float(returns.std() / np.sqrt(min(members * each_asked, log.episodes)))
     costs: dict[str, float] = {}
     if actors > 1:
         for name, earned in (("model_departure", walk.earned), ("model_departure_discounted", walk.discounted)):
@@ -110,7 +118,40 @@ def know(question: Question, model: Model) -> Knowledge:
         by_member(walk.earned[0, :, 0]), by_member(returns[chosen]),
         by_member(walk.lived[0]), by_member(lasted[chosen]),
         by_member(1.0 - walk.survived[0]), by_member((~cut & (lengths <= most))[chosen]), rates_missed, error, costs,
+        luck(question, model),
     )  # fmt: skip
+
+
+def luck(question: Question, model: Model) -> dict[str, float]:
+    """What the members cannot explain of the rewards that they learned from: no policy earns it or loses it.
+
+    They explain these better than others, if anything, and so less is put down to chance than there is. Where every
+    episode has one step no policy has a say in its state, either: all is luck that the action does not explain.
+    """
+    log, t = question.log, question.log.transitions
+    some = np.linspace(0, len(t.states) - 1, min(ROWS, len(t.states))).astype(int)
+    expected, given = expected_rewards(model, t.states[some], t.actions[some]), log.data.rewards[log.rows[some]]
+    variance = float(((expected - given[:, None]) ** 2).mean())
+    if log.longest == 1:
+        scales, clone = action_scales(log), question.once(cloned)
+        normal = np.random.default_rng(question.seed).standard_normal((len(some), t.actions.shape[1]))
+        other = clone_means(clone, scales, t.states[some], jnp.asarray(normal, jnp.float32))
+        by_action = 0.5 * (expected - expected_rewards(model, t.states[some], other)).mean(1) ** 2
+        variance = float(np.maximum(given.var(dtype=np.float64) - by_action.mean(), 0.0))
+    lengths = np.minimum(np.diff(log.data.episodes, axis=1)[:, 0], log.longest)
+    square = log.discount**2
+    discounted = (1 - square**lengths) / (1 - square)
+    return {
+        "model_luck": float(np.sqrt(variance * lengths.mean())),
+        "model_luck_discounted": float(np.sqrt(variance * discounted.mean())),
+    }
+
+
+def expected_rewards(model: Model, states: Array, actions: Array) -> NDArray[np.float64]:
+    """By each member: (rows, members)."""
+    size, pairs = states.shape[1], jnp.concatenate([states, actions], axis=1)
+    rewards = in_chunks(lambda row: model(row[None, :size], row[None, size:]).earned[:, 0, 0], pairs, BLOCK)
+    return np.asarray(rewards, np.float64)
 
 
 def action_scales(log: JudgedLog) -> tuple[Array, Array, Array, Array]:

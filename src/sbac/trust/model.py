@@ -4,7 +4,8 @@ A rollout follows one member from a first state of the log. It is cut where the 
 more than they do at any row of the log; from there on the value is that of fitted Q evaluation.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields, replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,11 +17,14 @@ from sbac.trust.dynamics import Model, disagreements, learn
 from sbac.trust.evidence import AS_LOGGED, Evidence, Question
 from sbac.trust.fitting import fit, values_at
 from sbac.trust.knowing import Knowledge, know
+from sbac.trust.log import LONGEST
 from sbac.trust.walking import Walk, episode_returns, follow, world_of
 from sbac.trust.watching import watched_draws
 
 ROLLOUTS = 20
 """Of a policy in each member: their first states are spread evenly over the log's episodes."""
+MOST_GROUPS = 50
+"""Times as many, at most, where episodes are short."""
 COMPARED = 20_000
 """States of the log that rollouts are compared with."""
 NEGLIGIBLE = 0.01
@@ -32,7 +36,9 @@ def evidence(question: Question) -> list[Evidence]:
     rolled, logged = question.once(rollouts), episode_returns(question.log)
     own = {"log_episode": float(logged.mean()), "episode_deviation": float(logged.std())}
     known = question.once(knowledge)
-    shared = own | known.facts()
+    # The gain is over what so many of the log's episodes earned, and chance had its part in that.
+    baseline_spread = known.luck["model_luck_discounted"] / math.sqrt(rolled.asked)
+    shared = own | known.facts() | {"model_baseline_spread": baseline_spread}
     said: list[Evidence] = []
     for number, share in enumerate(rolled.shares):
         sums, steps, ended = rolled.watched[number], rolled.lengths[number], rolled.early[number]
@@ -95,26 +101,48 @@ class Rollouts:
     """(policies, members, watched): what the user watches, summed over these steps."""
     strays: NDArray[np.float64]
     """Of each policy: how far its rollouts are from the log's states early on, in deviations of the log."""
+    steps: int
+    """That all rollouts took together, one after the other."""
+    asked: int
+    """First states that rollouts began at."""
 
 
 def roll(question: Question, model: Model, limit: float) -> Rollouts:
     """Follows the policies from first states of the log, as long as the members disagree by at most `limit`.
 
+    Where rollouts are short there are more of them, in groups, as long as all take no more steps than one long episode.
+    """
+    log, parts, steps = question.log, list[Rollouts](), 0
+    groups = max(1, min(MOST_GROUPS, log.episodes // ROLLOUTS))
+    chosen = np.unique(np.linspace(0, log.episodes - 1, min(groups * ROLLOUTS, log.episodes)).astype(int))
+    for number in range(groups):
+        parts.append(roll_from(question, model, limit, chosen[number::groups], number, steps))
+        steps += parts[-1].steps
+        if steps + parts[-1].steps > LONGEST:
+            break
+    mean = Rollouts(*(np.mean([getattr(part, each.name) for part in parts], 0) for each in fields(Rollouts)))
+    return replace(mean, steps=steps, asked=sum(part.asked for part in parts))
+
+
+def roll_from(
+    question: Question, model: Model, limit: float, chosen: NDArray[np.int64], number: int, before: int
+) -> Rollouts:
+    """From the first states of these episodes; each `number` is another draw of chance; `before`: steps of the others.
+
     Every member starts from the same states, so that members differ in what they learned alone.
     """
     log, policies, members, fitted = question.log, len(question.policies), model.count, question.once(fit)
-    chosen = np.unique(np.linspace(0, log.episodes - 1, min(ROLLOUTS, log.episodes)).astype(int))
     starts = np.tile(np.asarray(log.starts)[chosen], (policies, members, 1))
     member = np.repeat(np.arange(members), len(chosen))
     steps, horizon = log.longest, int(np.ceil(np.log(NEGLIGIBLE) / np.log(log.discount)))
-    world = world_of(question, model, member, np.full(len(member), steps), limit)
+    world = world_of(question, model, member, np.full(len(member), steps), limit, number)
     total = max(steps, horizon)
     walk = follow(
         world,
         question.actors,
         starts,
         total,
-        lambda done: question.reached("rollouts in the learned model", done, total),
+        lambda done: question.reached("rollouts in the learned model", before + done, max(total, LONGEST)),
     )
 
     def by_member(values: NDArray[np.float64] | Array) -> NDArray[np.float64]:
@@ -136,6 +164,8 @@ def roll(question: Question, model: Model, limit: float) -> Rollouts:
         earned[..., 0] / np.maximum(lengths, 1e-9),
         earned[..., 1:],
         strayed(question, walk),
+        int(walk.time),
+        len(chosen),
     )
 
 

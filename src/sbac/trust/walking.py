@@ -19,7 +19,9 @@ from sbac.trust.evidence import Question
 from sbac.trust.log import JudgedLog
 
 TOGETHER = 50
-"""Steps of a rollout that the device takes at a time."""
+"""Steps of a rollout that the device takes at a time, or those of an episode, if they are fewer."""
+OVER = 1e-6
+"""The weight of a step, below which it counts no more."""
 EARLY = 50
 """Steps after which is asked how far a policy has strayed: sooner all are near their start, later a model drifts."""
 
@@ -123,9 +125,10 @@ def begin(model: Model, states: Array, actions: Array) -> Walk:
 
 
 def world_of(
-    question: Question, model: Model, member: NDArray[np.int64], steps: NDArray[np.int64], limit: float
+    question: Question, model: Model, member: NDArray[np.int64], steps: NDArray[np.int64], limit: float, chance: int = 0
 ) -> World:
-    key = jax.random.key(question.seed, impl="threefry2x32")
+    """`chance`: another number is another draw of it."""
+    key = jax.random.key(question.seed + chance, impl="threefry2x32")
     early = min(EARLY, question.log.longest // 2)
     return World(model, jnp.asarray(member), jnp.asarray(steps), limit, early, question.log.discount, key)
 
@@ -136,18 +139,25 @@ def follow(
     """`steps` steps of all rollouts from these states: (policies, rollouts, observation)."""
     walk = begin(world.model, jnp.asarray(states), jnp.asarray(actors.at(states)))
     program = actors.program
-    at_a_time = 1 if program is None else TOGETHER
+    together = min(TOGETHER, int(world.steps.max()))
+    at_a_time = 1 if program is None else together
     for time in range(0, steps, at_a_time):
         if program is None:
             walk = _step(world, walk)
             walk = _and_act(walk, jnp.asarray(actors.at(np.asarray(walk.states))))
         else:
-            walk = advance(min(TOGETHER, steps - time), program.act, program.constants, world, walk)
+            walk = advance(min(together, steps - time), program.act, program.constants, world, walk)
         if time % TOGETHER == 0:
             reached(time)
-        if not bool(walk.running.any()):
+        if over(world, walk):
             break
     return walk
+
+
+def over(world: World, walk: Walk) -> bool:
+    """Whether nothing that still comes counts: rollouts were cut, or have ended all but surely."""
+    weight = jnp.where(walk.time < world.steps, walk.survived, walk.alive)
+    return not bool((walk.running & (weight > OVER)).any())
 
 
 def episode_returns(log: JudgedLog) -> NDArray[np.float64]:
