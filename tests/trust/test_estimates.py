@@ -146,7 +146,7 @@ def test_what_chance_adds_to_rewards_is_not_at_stake() -> None:
 
 
 def test_chance_in_what_the_compared_episodes_earned_widens_the_interval_of_the_gain() -> None:
-    facts = sound(gains=[1.0, 1.0, 1.0], missed=0.0)
+    facts = sound(gains=np.ones(3), missed=0.0)
     found = conclude(Facts(facts | {"model_baseline_spread": 0.5}))
     assert found.gain_high - found.gain == pytest.approx(1.645 * 0.5, rel=1e-3)
     assert conclude(facts).gain_high == pytest.approx(1.0)
