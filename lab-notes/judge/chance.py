@@ -142,12 +142,13 @@ def table(out: Path) -> None:
             held = [each.episode_low <= true <= each.episode_high for each, true in given]
             sure = [each.episode_low > facts["log_episode"] for (each, _), facts in zip(given, kept, strict=False)]
             widths = [each.episode_high - each.episode_low for each, _ in given]
-            cells.append([float(np.mean(widths)), sum(held), sum(sure), len(said) - len(given)])
-        before, now = cells
-        print(
-            f"| {name} | {read['log']:.2f} | {max(read['truth']):.2f} | {before[0]:.2f} | {now[0]:.2f} |"
-            f" {before[1]:.0f} | {now[1]:.0f} | {before[2]:.0f} | {now[2]:.0f} | {now[3]:.0f} of {len(read['truth'])} |"
-        )
+            cells.append([sum(widths) / max(len(given), 1), sum(held), sum(sure), len(said) - len(given)])
+        numbers = [
+            f"{x:.2f} | {y:.2f}" if number == 0 else f"{x:.0f} | {y:.0f}"
+            for number, (x, y) in enumerate(zip(*cells, strict=True))
+        ]
+        shown = " | ".join(numbers[:3]) if given else " | " * 5
+        print(f"| {name} | {read['log']:.2f} | {max(read['truth']):.2f} | {shown} | {cells[1][3]:.0f} of {len(said)} |")
 
 
 if __name__ == "__main__":
