@@ -228,8 +228,10 @@ def test_all_rollouts_take_no_more_steps_than_one_long_episode(
 ) -> None:
     """Behind a time limit a rollout goes on for as long as anything counts: 459 steps."""
     log = read_log(chancy(1.0, steps, count, short), 0.99)
-    found = roll(Question(log, [lambda s: 0.0 * s], EFFORT), learn(log, EFFORT, 0), np.inf)
+    question, model = Question(log, [lambda s: 0.0 * s], EFFORT), learn(log, EFFORT, 0)
+    found = roll(question, model, np.inf)
     assert found.asked == groups * ROLLOUTS and found.steps <= 1_050
+    assert steps < 600 or roll(question, model, 0.0).asked == ROLLOUTS  # cut at once, they are no more
 
 
 def test_a_log_with_a_memory_that_no_column_shows_is_not_known() -> None:

@@ -28,8 +28,8 @@ def look(data: Dataset, watch: Sequence[str] = (), ends: str | None = None) -> l
     ]
     if not data.has_next_action.any():
         raise UserError(
-            f"{data.name}: no episode has two rows; expected decisions that follow each other; if each row is a decision "
-            "of its own, such as one offer to each customer, name a column of ones with --columns terminals=NAME"
+            f"{data.name}: no episode has two rows; expected decisions that follow each other; if each row is one "
+            "of its own, such as an offer to a customer, name a column of ones with --columns terminals=NAME"
         )
     if (data.actions.min(0) == data.actions.max(0)).all():
         raise UserError(f"{data.name}: every row has the same action; expected a log in which something was tried")

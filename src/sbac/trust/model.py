@@ -110,10 +110,10 @@ class Rollouts:
 def roll(question: Question, model: Model, limit: float) -> Rollouts:
     """Follows the policies from first states of the log, as long as the members disagree by at most `limit`.
 
-    Where rollouts are short there are more of them, in groups, as long as all take no more steps than one long episode.
+    Where episodes are short there are more of them, in groups, as long as all take no more steps than one long episode.
     """
     log, parts, steps = question.log, list[Rollouts](), 0
-    groups = max(1, min(MOST_GROUPS, log.episodes // ROLLOUTS))
+    groups = max(1, min(MOST_GROUPS, log.episodes // ROLLOUTS)) if 2 * log.longest <= LONGEST else 1
     chosen = np.unique(np.linspace(0, log.episodes - 1, min(groups * ROLLOUTS, log.episodes)).astype(int))
     for number in range(groups):
         parts.append(roll_from(question, model, limit, chosen[number::groups], number, steps))
