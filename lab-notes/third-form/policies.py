@@ -3,6 +3,7 @@
 python lab-notes/third-form/policies.py train OUT SCRATCH --logs hopper-medium-made --seeds 400 401 402
 python lab-notes/third-form/policies.py judge OUT SCRATCH --logs ... --effort quick
 python lab-notes/third-form/policies.py play OUT SCRATCH --logs ...
+python lab-notes/third-form/policies.py again OUT SCRATCH --logs ... --effort full     by today's rules, nothing fitted
 
 Logs of one call are of one shape and train in one program. OUT/LOG has every policy's file, the last row of each
 training (JOB.json), `judged-EFFORT.json`, what the judge says of each policy and of its clone, and `truth.jsonl`, a row
@@ -31,10 +32,12 @@ from sbac.training.open_run import OpenRun
 from sbac.training.request import Evaluating, Grid, OfflineRequest
 from sbac.trust.behaviour import clone_policy
 from sbac.trust.choice import CLONE
-from sbac.trust.choosing import judged_candidates
+from sbac.trust.choosing import candidate_record, judged_candidates
 from sbac.trust.contenders import Contender
-from sbac.trust.evidence import EFFORTS, Effort, Question, find_effort
+from sbac.trust.estimates import conclude
+from sbac.trust.evidence import EFFORTS, Effort, Facts, Question, find_effort
 from sbac.trust.log import read_log
+from sbac.trust.watching import Watched
 
 ESTIMATE, IMPROVE, RIVAL = 200_000, 100_000, 200_000
 JOBS: dict[str, tuple[str, dict[str, Any], tuple[int, ...], str | None]] = {
@@ -149,6 +152,32 @@ def judge(out: Path, scratch: Path, logs: Sequence[str], effort: str) -> None:
         print(name, effort, f"{len(rows)} judged, {time.monotonic() - began:.0f} s", flush=True)
 
 
+def again(out: Path, logs: Sequence[str], effort: str) -> None:
+    """Where today's rules say something else of the same evidence, that takes the place of what was said."""
+    for name in logs:
+        told = out / name / f"judged-{effort}.json"
+        rows = json.loads(told.read_text())
+        told.write_text(json.dumps(list(map(judged_again, rows))))
+        print(name, f"{sum(row['set_aside'] for row in rows)} set aside, now", end=" ")
+        print(sum(row["set_aside"] for row in json.loads(told.read_text())))
+
+
+def judged_again(row: dict[str, Any]) -> dict[str, Any]:
+    facts = Facts(row["diagnostics"])
+    if "fitted_gain" not in facts:  # it had diverged
+        return row
+    watches = [
+        Watched(
+            each["name"], each["kind"], np.zeros(1), (np.arange(1_000) < 1_000 * each["log"]).astype(float), each["log"]
+        )
+        for each in row["watched"]
+    ]
+    estimate = conclude(facts, learned=True, watches=watches)
+    if bool(estimate.warnings) == row["set_aside"]:
+        return row
+    return short(as_json(candidate_record(row["label"], row["seed"], row["setting"], estimate, row.get("policy"))))
+
+
 def short(value: Any) -> Any:
     """Numbers with five digits, so that a record can be committed."""
     if isinstance(value, dict):
@@ -182,7 +211,7 @@ def play(out: Path, logs: Sequence[str], episodes: int, workers: int | None) -> 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("stage", choices=["make", "train", "judge", "play"])
+    parser.add_argument("stage", choices=["make", "train", "judge", "again", "play"])
     parser.add_argument("out", type=Path)
     parser.add_argument("scratch", type=Path)
     parser.add_argument("--logs", nargs="+", required=True)
@@ -203,5 +232,7 @@ if __name__ == "__main__":
         train(args.out, args.scratch, args.logs, args.seeds, args.jobs)
     elif args.stage == "judge":
         judge(args.out, args.scratch, args.logs, args.effort)
+    elif args.stage == "again":
+        again(args.out, args.logs, args.effort)
     else:
         play(args.out, args.logs, args.episodes, args.workers)

@@ -69,17 +69,30 @@ def seed_of(name: str) -> str:
     return name.rsplit("-", 1)[1]
 
 
-def rows_of(folder: Path, effort: str) -> tuple[dict[str, float], list[dict[str, Any]]] | None:
-    """One log: its means, and a row for each seed."""
+def setting_of(name: str) -> str:
+    return name.rsplit("-", 1)[0]
+
+
+def scores_of(folder: Path) -> dict[str, float]:
+    """Of each policy that was played."""
+    played = map(json.loads, (folder / "truth.jsonl").read_text().splitlines())
+    return {row["policy"]: float(np.mean(row["scores"])) for row in played}
+
+
+def rows_of(
+    folder: Path, effort: str, settings: Sequence[str] | None = None
+) -> tuple[dict[str, float], list[dict[str, Any]]] | None:
+    """One log: its means, and a row for each seed. settings: of SBAC's list (None: all)."""
     told, truth = folder / f"judged-{effort}.json", folder / "truth.jsonl"
     if not (told.is_file() and truth.is_file()):
         return None
     judged = candidates(told)
-    played = [json.loads(line) for line in truth.read_text().splitlines()]
-    scores = {row["policy"]: float(np.mean(row["scores"])) for row in played}
+    scores = scores_of(folder)
     scores[CLONE] = scores.get(f"{CLONE}-{effort}", np.nan)
     names = [name for name in judged if name != CLONE]
     of_list = [name for name in names if name.split("-")[0] not in RIVALS]
+    if settings is not None:
+        of_list = [name for name in of_list if setting_of(name) in settings]
     singles, committees = ([n for n in of_list if (seed_of(n) == COMMITTEE) is wanted] for wanted in (False, True))
     former = folder.parent / "former" / f"{folder.name}.json"
     before = json.loads(former.read_text()) if former.is_file() else None
@@ -90,7 +103,7 @@ def rows_of(folder: Path, effort: str) -> tuple[dict[str, float], list[dict[str,
         chosen = taken(judged, own)
         row = {"log": folder.name, "seed": seed, "takes": chosen, "choice": scores[chosen]}
         row["one setting"], row["oracle"] = scores[f"mu-1.0-{seed}"], max(scores[name] for name in own)
-        if before is not None:
+        if before is not None and set(own) <= set(before):
             row["before takes"] = taken_before(before, f"mu-1.0-{seed}", own)
             row["before"] = scores[row["before takes"]]
         if len(everyone) > len(own):
@@ -98,7 +111,6 @@ def rows_of(folder: Path, effort: str) -> tuple[dict[str, float], list[dict[str,
             row["all methods"] = scores[row["takes of all methods"]]
             row["oracle of all"] = max(scores[name] for name in everyone)
         seeds.append(row)
-    together = taken(judged, committees)
     promised = [judged[name].promise for name in names]
     means = {
         "clone": scores[CLONE],
@@ -108,14 +120,15 @@ def rows_of(folder: Path, effort: str) -> tuple[dict[str, float], list[dict[str,
             for rival in RIVALS
         },
         **{key: mean(row.get(key, np.nan) for row in seeds) for key in COLUMNS},
-        "committees: choice": scores[together],
-        "committees: oracle": max(scores[name] for name in committees),
-        "learn": scores[taken_by_learn(judged, of_list)],
         "best of all": max(scores[name] for name in of_list),
-        "of all committees": scores[taken(judged, [name for name in names if seed_of(name) == COMMITTEE])],
         "of all there is": scores[taken(judged, names)],
         "ranks": float(spearmanr(promised, [scores[name] for name in names])[0]),  # type: ignore[index]
     }
+    if committees:
+        means["committees: choice"] = scores[taken(judged, committees)]
+        means["committees: oracle"] = max(scores[name] for name in committees)
+        means["of all committees"] = scores[taken(judged, [name for name in names if seed_of(name) == COMMITTEE])]
+        means["learn"] = scores[taken_by_learn(judged, of_list)]
     return means, seeds
 
 

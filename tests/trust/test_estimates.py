@@ -198,6 +198,14 @@ def test_each_rule_gives_its_warning_and_takes_the_interval_away(rule, changes, 
     assert not estimate.has_interval and estimate.low == -math.inf
 
 
+def test_values_that_still_move_are_no_reason_where_the_model_leads() -> None:
+    moving = {"moved": -0.3, "model_gain": 1.05, "model_gain_spread": 0.1, "model_gain_draws": 3.0}
+    assert conclude(sound(**moving)).has_interval
+    lost = {"model_missed": 50.0, "model_missed_spread": 1.0, "episode_deviation": 1.0, "model_episode_spread": 0.0}
+    alone = conclude(sound(**moving, **lost))  # the model is left out
+    assert len(alone.left_out) == 1 and "still moving" in alone.warnings[0]
+
+
 def committed(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (NOTES / name).read_text().splitlines()]
 
