@@ -5,12 +5,13 @@ python lab-notes/third-form/against.py lab-notes/third-form/choice lab-notes/tab
     --developed-on lab-notes/table/development
 
 First ladder: seeds 400 to 402 against seeds 10 to 14 (published: 0 to 4). Second: the same seeds, each rival on those
-logs where it was trained. "A committee" is one policy a log, without an interval of seeds: its column is the mean alone.
+logs where it was trained. "A committee" is one policy a log, so it has no interval of seeds: its column is a mean.
 """
 
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from table import COMMITTEE, RIVALS, rows_of, scores_of, seed_of
@@ -27,11 +28,11 @@ CUTS = {2: ("mu-1.0", "pi-0.125"), 3: ("mu-1.0", "pi-0.125", "expectile-0.25")}
 ByLog = dict[str, Floats]
 
 
-def ours(choices: Path, second: bool, column: str = "choice", cut: int | None = None) -> ByLog:
-    """By log, a score for each seed."""
+def ours(choices: Path, second: bool, column: str = "choice", cut: int = 0) -> ByLog:
+    """By log, a score for each seed. cut: of a list of so many (0: the whole list)."""
     found: ByLog = {}
     for folder in sorted(choices.iterdir()):
-        if ("-td3-" in folder.name) == second and (told := rows_of(folder, "full", cut and CUTS[cut])):
+        if ("-td3-" in folder.name) == second and (told := rows_of(folder, "full", CUTS.get(cut))):
             found[folder.name] = np.array([row[column] for row in told[1]])
     return found
 
@@ -48,7 +49,7 @@ def of_rivals(choices: Path, committees: bool = False) -> dict[str, ByLog]:
     return found
 
 
-def told(method: str, theirs: float, against: Difference, clear: bool) -> str:
+def told(method: str, theirs: np.floating[Any], against: Difference, clear: bool) -> str:
     fixed, drawn = within(*against.tasks_fixed), within(*against.tasks_drawn)
     return (
         f"{method} | {theirs:.1f} | {fixed} | {'clear' if clear else 'not clear'} after Holm | tasks drawn too {drawn}"

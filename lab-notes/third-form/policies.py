@@ -166,16 +166,17 @@ def judged_again(row: dict[str, Any]) -> dict[str, Any]:
     facts = Facts(row["diagnostics"])
     if "fitted_gain" not in facts:  # it had diverged
         return row
-    watches = [
-        Watched(
-            each["name"], each["kind"], np.zeros(1), (np.arange(1_000) < 1_000 * each["log"]).astype(float), each["log"]
-        )
-        for each in row["watched"]
-    ]
+    watches = [as_watched(each) for each in row["watched"]]
     estimate = conclude(facts, learned=True, watches=watches)
     if bool(estimate.warnings) == row["set_aside"]:
         return row
     return short(as_json(candidate_record(row["label"], row["seed"], row["setting"], estimate, row.get("policy"))))
+
+
+def as_watched(told: dict[str, Any]) -> Watched:
+    """An end, by its share of the log's episodes alone."""
+    rates = (np.arange(1_000) < 1_000 * told["log"]).astype(float)
+    return Watched(told["name"], told["kind"], np.zeros(1), rates, told["log"])
 
 
 def short(value: Any) -> Any:

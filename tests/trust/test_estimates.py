@@ -200,9 +200,9 @@ def test_each_rule_gives_its_warning_and_takes_the_interval_away(rule, changes, 
 
 def test_values_that_still_move_are_no_reason_where_the_model_leads() -> None:
     moving = {"moved": -0.3, "model_gain": 1.05, "model_gain_spread": 0.1, "model_gain_draws": 3.0}
-    assert conclude(sound(**moving)).has_interval
+    assert conclude(sound(LOGGED, GAINS, **moving)).has_interval
     lost = {"model_missed": 50.0, "model_missed_spread": 1.0, "episode_deviation": 1.0, "model_episode_spread": 0.0}
-    alone = conclude(sound(**moving, **lost))  # the model is left out
+    alone = conclude(sound(LOGGED, GAINS, **moving, **lost))  # the model is left out
     assert len(alone.left_out) == 1 and "still moving" in alone.warnings[0]
 
 
