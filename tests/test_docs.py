@@ -212,10 +212,10 @@ def printed_by(script: str, *words: str) -> str:
 def test_the_choice_from_the_log_against_the_rivals() -> None:
     words = "lab-notes/third-form/choice lab-notes/table lab-notes/table/published --developed-on"
     printed = printed_by("third-form/against.py", *words.split(), "lab-notes/table/development")
-    taken, one, per_task = printed.split("\n-- ")
-    beside_one, beside_best = (
+    taken, *parts = printed.split("\n-- ")
+    beside_one, beside_best, second, second_one, both, committees = (
         {row[0]: row[1:] for row in ([cell.strip() for cell in line.split("|")] for line in part.splitlines()[1:])}
-        for part in (one, per_task)
+        for part in parts
     )
     names = {"SBAC, one setting": "sbac", "ReBRAC, tuned": "rebrac@tuned", "one-step, as published": "one-step@paper"}
     names |= {"IQL, tuned": "iql@tuned", "TD3+BC, as published": "td3-bc@paper", "cloning": "bc"}
@@ -228,6 +228,22 @@ def test_the_choice_from_the_log_against_the_rivals() -> None:
     assert f"choice {said['SBAC, chosen from the log'][0]}" in taken
     for method in ("rebrac@tuned", "iql@tuned"):
         assert all(number in top for number in beside_best[method][:2]), method
+    for rival in ("iql", "td3bc", "rebrac"):
+        assert second[rival][2] in top, rival
+    for number_ in (
+        *second["iql"][1:3],
+        second_one["iql"][1],
+        *committees["iql"][1:],
+        second["rebrac"][1],
+        both["iql"][3],
+    ):
+        assert number_ in top, number_
+    assert not any(row[4].startswith("clear") for row in (second["iql"], second_one["iql"]))
+    trust = (ROOT / "docs" / "trust.md").read_text()
+    for ladder in taken.splitlines():
+        for words in ("one setting", "choice", "oracle"):
+            found = re.search(rf"\b{words} (\d+\.\d)", ladder)
+            assert found and found[1] in trust, (ladder, words)
 
 
 def test_the_reference_names_the_whole_api() -> None:

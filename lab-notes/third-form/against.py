@@ -66,7 +66,7 @@ def one_by_one(mine: ByLog, rivals: Mapping[str, ByLog]) -> None:
     clear = holm({rival: against.p_value for rival, (_, against) in found.items()})
     for rival, (logs, against) in found.items():
         means = [np.mean([side[log].mean() for log in logs]) for side in (mine, rivals[rival])]
-        print(f"{len(logs)} logs, {means[0]:.1f} and {told(rival, means[1], against, clear[rival])}")
+        print(told(f"{rival} | {len(logs)} logs | {means[0]:.1f}", means[1], against, clear[rival]))
 
 
 def of_cells(cells: list[Path], developed_on: Path, logs: ByLog) -> dict[str, dict[str, list[Floats]]]:
@@ -116,7 +116,7 @@ def main(choices: Path, cells: list[Path], developed_on: Path) -> None:
     for rival, by_log in of_rivals(choices, committees=True).items():
         logs = [log for log in second if log in by_log]
         means = np.mean([[learned[log], by_log[log].item()] for log in logs], axis=0)
-        print(f"{rival}, {len(logs)} logs: {means[0]:.1f} and {means[1]:.1f}")
+        print(f"{rival} | {len(logs)} logs | {means[0]:.1f} | {means[1]:.1f}")
 
 
 if __name__ == "__main__":
