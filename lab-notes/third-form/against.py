@@ -5,7 +5,8 @@ python lab-notes/third-form/against.py lab-notes/third-form/choice lab-notes/tab
     --developed-on lab-notes/table/development
 
 First ladder: seeds 400 to 402 against seeds 10 to 14 (published: 0 to 4). Second: the same seeds, each rival on those
-logs where it was trained. "A committee" is one policy a log, so it has no interval of seeds: its column is a mean.
+logs where it was trained, as its preset is (IQL temperature 3, ReBRAC policy penalty 0.01; on the first ladder 30 and
+0.1). "A committee" is one policy a log, so it has no interval of seeds: its column is a mean.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from table import COMMITTEE, RIVALS, rows_of, scores_of, seed_of
+from table import CLONE, COMMITTEE, RIVALS, candidates, rows_of, scores_of, seed_of, setting_of, taken
 
 from sbac.lab.cells import read_cells
 from sbac.lab.choosing import Difference, differences, holm
@@ -37,15 +38,35 @@ def ours(choices: Path, second: bool, column: str = "choice", cut: int = 0) -> B
     return found
 
 
-def of_rivals(choices: Path, committees: bool = False) -> dict[str, ByLog]:
-    """On the second ladder, by method and log: single policies, or their committee."""
-    found: dict[str, ByLog] = {rival: {} for rival in RIVALS}
+def of_presets(choices: Path, committees: bool = False) -> dict[str, ByLog]:
+    """On the second ladder, by method and log, with the settings of the preset: single policies, or their committee."""
+    found: dict[str, ByLog] = {f"{rival}-one": {} for rival in RIVALS}
     for folder in sorted(path.parent for path in choices.glob("*-td3-made/truth.jsonl")):
         scores = scores_of(folder)
-        for rival, by_log in found.items():
-            those = [n for n in scores if n.startswith(rival) and (seed_of(n) == COMMITTEE) == committees]
+        for setting, by_log in found.items():
+            those = [n for n in scores if setting_of(n) == setting and (seed_of(n) == COMMITTEE) == committees]
             if those:
                 by_log[folder.name] = np.array([scores[name] for name in those])
+    return found
+
+
+def of_lists(rivals: Path, rival: str) -> dict[str, ByLog]:
+    """What the rule takes of a rival's own list, for each seed; its one setting; and what it takes of committees."""
+    found: dict[str, ByLog] = {"choice": {}, "one setting": {}, "committees": {}}
+    for folder in sorted(path.parent for path in rivals.glob("*/judged-full.json")):
+        judged, scores = candidates(folder / "judged-full.json"), scores_of(folder)
+        scores[CLONE] = scores.get(f"{CLONE}-full", np.nan)
+        by_seed: dict[str, list[str]] = {}
+        for name in judged:
+            if name.split("-")[0] == rival:
+                by_seed.setdefault(seed_of(name), []).append(name)
+        together = by_seed.pop(COMMITTEE, [])
+        if not by_seed:
+            continue
+        one = f"{rival}-{next(iter(RIVALS[rival].values()))}"
+        found["choice"][folder.name] = np.array([scores[taken(judged, n, RIVALS[rival])] for n in by_seed.values()])
+        found["one setting"][folder.name] = np.array([scores[f"{one}-{seed}"] for seed in by_seed])
+        found["committees"][folder.name] = np.array([scores[taken(judged, together, RIVALS[rival])]])
     return found
 
 
@@ -83,7 +104,7 @@ def of_cells(cells: list[Path], developed_on: Path, logs: ByLog) -> dict[str, di
     return {title: methods for title, methods in tables.items() if methods}
 
 
-def main(choices: Path, cells: list[Path], developed_on: Path) -> None:
+def main(choices: Path, cells: list[Path], developed_on: Path, rivals: Path | None) -> None:
     first, second = (ours(choices, ladder) for ladder in (False, True))
     for name, ladder in (("first", False), ("second", True)):
         means = {
@@ -98,24 +119,40 @@ def main(choices: Path, cells: list[Path], developed_on: Path) -> None:
         }
         print(f"{name} ladder:", ", ".join(f"{words} {mean:.1f}" for words, mean in means.items()))
     tables = of_cells(cells, developed_on, first)
-    for title, rivals in tables.items():
+    for title, methods in tables.items():
         print(f"-- first ladder, {title}")
-        for method, against in differences(list(first.values()), rivals).items():
-            print(told(method, np.mean([scores.mean() for scores in rivals[method]]), against, against.holm))
-    beside = of_rivals(choices)
-    print("-- second ladder, the choice and each rival's one setting")
-    one_by_one(second, beside)
-    print("-- second ladder, one setting and each rival's")
-    one_by_one(ours(choices, True, "one setting"), beside)
+        for method, against in differences(list(first.values()), methods).items():
+            print(told(method, np.mean([scores.mean() for scores in methods[method]]), against, against.holm))
+    learned = {log: np.array([rows_of(choices / log, "full")[0]["learn"]]) for log in second}  # type: ignore[index]
+    if rivals is None:
+        presets = of_presets(choices)
+        print("-- second ladder, the choice and each rival as its preset is")
+        one_by_one(second, presets)
+        print("-- second ladder, one setting and each rival as its preset is")
+        one_by_one(ours(choices, True, "one setting"), presets)
+        print("-- second ladder, what learn takes of all, and each rival's committee")
+        means_of(learned, of_presets(choices, committees=True))
+        return
+    lists = {rival: of_lists(rivals, rival) for rival in RIVALS}
     singles = next(iter(tables.values()))
     on_first = {r: dict(zip(first, singles[f"{r.replace('td3bc', 'td3-bc')}@tuned"], strict=True)) for r in RIVALS}
+    print("-- second ladder, the choice of as many, and each rival's")
+    for rival, cut in (("iql", 3), ("td3bc", 3), ("rebrac", 2)):
+        one_by_one(ours(choices, True, "choice", cut), {rival: lists[rival]["choice"]})
+    for words, mine in (("the choice", second), ("one setting", ours(choices, True, "one setting"))):
+        print(f"-- second ladder, {words} and each rival's one setting")
+        one_by_one(mine, {rival: of_list["one setting"] for rival, of_list in lists.items()})
     print("-- both ladders, the choice and each rival's one setting")
-    one_by_one(first | second, {rival: on_first[rival] | beside[rival] for rival in RIVALS})
-    print("-- second ladder, what learn takes of all, and each rival's committee")
-    learned = {folder: rows_of(choices / folder, "full")[0]["learn"] for folder in second}  # type: ignore[index]
-    for rival, by_log in of_rivals(choices, committees=True).items():
-        logs = [log for log in second if log in by_log]
-        means = np.mean([[learned[log], by_log[log].item()] for log in logs], axis=0)
+    one_by_one(first | second, {rival: on_first[rival] | lists[rival]["one setting"] for rival in RIVALS})
+    print("-- second ladder, what learn takes of all, and what the rule takes of each rival's committees")
+    means_of(learned, {rival: of_list["committees"] for rival, of_list in lists.items()})
+
+
+def means_of(mine: ByLog, rivals: Mapping[str, ByLog]) -> None:
+    """One number a log."""
+    for rival, by_log in rivals.items():
+        logs = [log for log in mine if log in by_log]
+        means = np.mean([[mine[log].item(), by_log[log].item()] for log in logs], axis=0)
         print(f"{rival} | {len(logs)} logs | {means[0]:.1f} | {means[1]:.1f}")
 
 
@@ -124,5 +161,6 @@ if __name__ == "__main__":
     parser.add_argument("choices", type=Path)
     parser.add_argument("cells", type=Path, nargs="+")
     parser.add_argument("--developed-on", type=Path, required=True)
+    parser.add_argument("--rivals", type=Path, help="their lists on the second ladder, of lanes.py --jobs")
     args = parser.parse_args()
-    main(args.choices, args.cells, args.developed_on)
+    main(args.choices, args.cells, args.developed_on, args.rivals)

@@ -1,13 +1,14 @@
 """Trains, plays and judges many logs on one GPU: lanes of commands side by side, each of which waits for what it needs.
 
-python lab-notes/third-form/lanes.py OUT SCRATCH --ladders walker2d halfcheetah hopper-td3 [--rivals LOG ...]
+python lab-notes/third-form/lanes.py OUT SCRATCH --ladders walker2d halfcheetah hopper-td3
 python lab-notes/third-form/lanes.py OUT SCRATCH --logs hopper-medium-replay-made --seeds 403 404 405 406
+python lab-notes/third-form/lanes.py OUT SCRATCH --ladders walker2d-td3 halfcheetah-td3 --jobs iql td3bc rebrac
 
 --ladders: as they are named; each has three logs. --logs: single logs; those of one shape train in one program.
---rivals: the logs on which rivals are trained, with SBAC's list or alone. --former: the package of commit a089f01,
-whose rule then judges all policies as well (`lab-notes/judge/former.py`). OUT/queue has what each lane printed. What is
-there is not done again, so the same command goes on after a stop. A lane whose command fails stops, and so do those
-that wait when nothing runs any more; the exit code is then 1.
+--jobs: what is trained (default: SBAC's list). --former: the package of commit a089f01, whose rule then judges all
+policies as well (`lab-notes/judge/former.py`). OUT/queue has what each lane printed. What is there is not done again,
+so the same command goes on after a stop. A lane whose command fails stops, and so do those that wait when nothing runs
+any more; the exit code is then 1.
 
 Without a display: MUJOCO_GL=disabled. Gymnasium imports glfw and imageio even so.
 """
@@ -27,7 +28,7 @@ HERE = Path(__file__).parent
 TIERS = ("medium", "medium-replay", "medium-expert")
 PATIENCE = 5
 """Seconds without any command after which what a lane waits for will not come."""
-LIST, RIVALS = ["mu", "mu-free", "pi", "expectile"], ["iql", "td3bc", "rebrac"]
+LIST = ["mu", "mu-free", "pi", "expectile"]
 
 
 def logs_of(ladder: str) -> list[str]:
@@ -51,7 +52,7 @@ class Step(NamedTuple):
 class Lanes:
     def __init__(self, asked: argparse.Namespace) -> None:
         self.out, self.scratch, self.former, self.small = asked.out, asked.scratch, asked.former, asked.small
-        self.ladders, self.rivals = list(map(logs_of, asked.ladders)), list(asked.rivals)
+        self.ladders, self.jobs = list(map(logs_of, asked.ladders)), list(asked.jobs)
         self.groups = [list(group) for _, group in groupby(sorted(asked.logs, key=is_hopper), key=is_hopper)]
         self.logs = [log for group in [*self.ladders, *self.groups] for log in group]
         self.seeds = list(map(str, asked.seeds))
@@ -69,13 +70,12 @@ class Lanes:
     def made(self, logs: Sequence[str]) -> list[Path]:
         return [self.scratch / "data" / f"{log}.npz" for log in logs]
 
-    def train(self, logs: Sequence[str], jobs: Sequence[str]) -> Step:
-        return self.policies("train", logs, [], "--seeds", *self.seeds, "--jobs", *jobs)
+    def train(self, logs: Sequence[str]) -> Step:
+        return self.policies("train", logs, [], "--seeds", *self.seeds, "--jobs", *self.jobs)
 
     def finished(self, log: str) -> list[Path]:
         """What says that all policies of a log are there."""
-        jobs = [*(LIST if log in self.logs else []), *(RIVALS if log in self.rivals else [])]
-        return [self.out / log / f"{job}.json" for job in jobs]
+        return [self.out / log / f"{job}.json" for job in self.jobs]
 
     def judge(self, log: str) -> Step:
         return self.policies("judge", [log], self.finished(log), "--effort", self.effort)
@@ -97,13 +97,12 @@ class Lanes:
         return Step([sys.executable, *command], [self.judged(log)], {"PYTHONPATH": path})
 
     def lanes(self) -> dict[str, list[Step]]:
-        logs, rivals = self.logs, [list(group) for _, group in groupby(self.rivals, key=is_hopper)]
+        logs = self.logs
         return {
-            "data": [self.data(group) for group in [*self.ladders, *self.groups, *rivals]],
-            **{f"train-{i}": [self.train(part, LIST) for part in lane] for i, lane in enumerate(self.halves())},
-            "train-logs": [self.train(group, LIST) for group in self.groups],
-            "rivals": [self.train(group, RIVALS) for group in rivals],
-            "play": list(map(self.play, dict.fromkeys([*logs, *self.rivals]))),
+            "data": [self.data(group) for group in [*self.ladders, *self.groups]],
+            **{f"train-{i}": [self.train(part) for part in lane] for i, lane in enumerate(self.halves())},
+            "train-logs": [self.train(group) for group in self.groups],
+            "play": list(map(self.play, logs)),
             "play-clones": list(map(self.play_clone, logs)),
             **{f"judge-{i}": [self.judge(log) for log in logs[i::3]] for i in range(3)},
             **({f"before-{i}": [self.judge_before(log) for log in logs[i::2]] for i in (0, 1)} if self.former else {}),
@@ -177,7 +176,7 @@ if __name__ == "__main__":
     parser.add_argument("--ladders", nargs="+", default=[])
     parser.add_argument("--logs", nargs="+", default=[])
     parser.add_argument("--seeds", nargs="+", type=int, default=[400, 401, 402])
-    parser.add_argument("--rivals", nargs="+", default=[])
+    parser.add_argument("--jobs", nargs="+", default=LIST)
     parser.add_argument("--former", type=Path)
     parser.add_argument("--small", action="store_true", help="a trial of the script")
     sys.exit(0 if Lanes(parser.parse_args()).run() else 1)

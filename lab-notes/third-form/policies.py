@@ -47,13 +47,13 @@ JOBS: dict[str, tuple[str, dict[str, Any], tuple[int, ...], str | None]] = {
     "pi": ("sbac", {"critic": "pi", "alpha": [1 / 8, 1 / 4, 1 / 2]}, (0, IMPROVE), "mu"),
     "expectile": ("sbac", {"critic": "expectile", "alpha": [1 / 4]}, (ESTIMATE, IMPROVE), None),
     "mu-bfloat16": ("sbac", {"critic": "mu", "alpha": [1.0], "precision": "bfloat16"}, (ESTIMATE, IMPROVE), None),
-    "iql": ("iql", {}, (RIVAL,), None),
-    "td3bc": ("td3-bc", {}, (RIVAL,), None),
-    "rebrac": ("rebrac", {}, (RIVAL,), None),
+    "iql": ("iql", {"temperature": [3.0, 10.0, 30.0]}, (RIVAL,), None),
+    "td3bc": ("td3-bc", {"alpha": [1.0, 2.5, 5.0]}, (RIVAL,), None),
+    "rebrac": ("rebrac", {"policy_penalty": [0.03, 0.1]}, (RIVAL,), None),
 }
 TINY = Effort(2, 2, (32, 32), 64, (100, 100), 2e-3, 0.1, (32, 32), 100)
 LIST = ("mu", "mu-free", "pi", "expectile")
-"""SBAC's. Beside it: Q^mu in half precision, and rivals, each with the one setting of its preset `tuned`."""
+"""SBAC's. Beside it: Q^mu in half precision, and rivals, each with a list of settings of its own."""
 
 
 def train(out: Path, scratch: Path, logs: Sequence[str], seeds: Sequence[int], jobs: Sequence[str]) -> None:
@@ -98,9 +98,9 @@ def save(out: Path, job: str, run: Run) -> None:
     """The policies of a run, the committees of its settings, and last of all the mark that the job is done."""
     out.mkdir(parents=True, exist_ok=True)
     settings: dict[str, list[sbac.Policy]] = {}
+    dial = next(name for name, value in JOBS[job][1].items() if isinstance(value, list))
     for policy in run.policies:
-        alpha = policy.config.get("alpha", "one") if JOBS[job][0] == "sbac" else "one"
-        setting = f"{job.removesuffix('-free')}-{alpha}"
+        setting = f"{job.removesuffix('-free')}-{policy.config[dial]}"
         settings.setdefault(setting, []).append(policy)
         policy.save(out / f"{setting}-{policy.config['seed']}.safetensors")
     for setting, several in settings.items():

@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from sbac.records import parse
+from sbac.records import Setting, parse
 from sbac.trust.choice import CLONE, CandidateRecord
 from sbac.trust.deciding import CAN_TELL, decide
 
 PRESET = {"critic": "mu", "alpha": 1.0}
 COMMITTEE = "committee"
-RIVALS = ("iql", "td3bc", "rebrac")
+RIVALS = {"iql": {"temperature": 30.0}, "td3bc": {"alpha": 2.5}, "rebrac": {"policy_penalty": 0.1}}
+"""The one setting of each, fixed on seeds 100 and 101 of four logs of the first ladder (`lab-notes/table`)."""
 
 
 def candidates(path: Path) -> dict[str, CandidateRecord]:
@@ -35,15 +36,22 @@ def candidates(path: Path) -> dict[str, CandidateRecord]:
             name = row["label"] = CLONE
         else:
             kind, alpha, _ = name.split("-", 2)
-            row["setting"] = {"method": kind} if kind in RIVALS else {"critic": kind, "alpha": float(alpha)}
+            row["setting"] = setting_told(kind, alpha)
         read[name] = parse(CandidateRecord, row, str(path))
     return read
 
 
-def taken(judged: Mapping[str, CandidateRecord], names: Iterable[str]) -> str:
+def setting_told(kind: str, value: str) -> dict[str, str | float]:
+    """Of a name. A rival without a value has its preset's: temperature 3, alpha 2.5, policy penalty 0.01."""
+    if kind not in RIVALS:
+        return {"critic": kind, "alpha": float(value)}
+    return {"method": kind} | ({} if value == "one" else {next(iter(RIVALS[kind])): float(value)})
+
+
+def taken(judged: Mapping[str, CandidateRecord], names: Iterable[str], preset: Mapping[str, Setting] = PRESET) -> str:
     """The name of what the rule takes among these and the clone."""
     among = [judged[name] for name in names]
-    return decide([*among, judged[CLONE]], PRESET, among).label
+    return decide([*among, judged[CLONE]], preset, among).label
 
 
 def taken_by_learn(judged: Mapping[str, CandidateRecord], names: Sequence[str]) -> str:
