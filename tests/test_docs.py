@@ -233,10 +233,16 @@ def test_the_choice_from_the_log_against_the_rivals() -> None:
         assert score in top, score
     assert not any(row[4].startswith("clear") for row in (iql, iql_beside_one))
     trust = (ROOT / "docs" / "trust.md").read_text()
-    for ladder in taken.splitlines():
-        for words in ("one setting", "choice", "oracle"):
-            found = re.search(rf"\b{words} (\d+\.\d)", ladder)
-            assert found and found[1] in trust, (ladder, words)
+    rows = [
+        re.findall(rf"^\| {words}.*", trust, re.MULTILINE)
+        for words in ("one setting everywhere", "taken from the six pol")
+    ]
+    for number_, ladder in enumerate(taken.splitlines(), 2):
+        setting, chosen, best = (
+            re.findall(rf"\b{w} (\d+\.\d)", ladder)[0] for w in ("one setting", "choice", "oracle")
+        )
+        cells = [line.split("|")[number_].replace("*", "").strip() for (line,) in rows]
+        assert cells[0] == setting and cells[1].startswith(f"{chosen} (") and cells[1].endswith(f"; {best}"), ladder
 
 
 def test_the_reference_names_the_whole_api() -> None:

@@ -10,7 +10,7 @@ logs where it was trained, as its preset is (IQL temperature 3, ReBRAC policy pe
 """
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +25,18 @@ from sbac.results.statistics import Floats
 from sbac.text import within
 
 CUTS = {2: ("mu-1.0", "pi-0.125"), 3: ("mu-1.0", "pi-0.125", "expectile-0.25")}
-"""The preset's setting and others: the best lists of so many on seeds 103 to 105 of the four development logs."""
+"""The best lists of so many on development runs (`cuts.py`)."""
+LENGTHS = {"iql": 3, "td3bc": 3, "rebrac": 2}
+"""Of the rivals' lists."""
+NAMES = {"iql": "iql", "td3bc": "td3-bc", "rebrac": "rebrac"}
 ByLog = dict[str, Floats]
 
 
-def ours(choices: Path, second: bool, column: str = "choice", cut: int = 0) -> ByLog:
-    """By log, a score for each seed. cut: of a list of so many (0: the whole list)."""
+def ours(choices: Path, second: bool, column: str = "choice", settings: Sequence[str] | None = None) -> ByLog:
+    """By log, a score for each seed. settings: of the list (None: all)."""
     found: ByLog = {}
     for folder in sorted(choices.iterdir()):
-        if ("-td3-" in folder.name) == second and (told := rows_of(folder, "full", CUTS.get(cut))):
+        if ("-td3-" in folder.name) == second and (told := rows_of(folder, "full", settings)):
             found[folder.name] = np.array([row[column] for row in told[1]])
     return found
 
@@ -77,16 +80,15 @@ def told(method: str, theirs: np.floating[Any], against: Difference, clear: bool
     )
 
 
-def one_by_one(mine: ByLog, rivals: Mapping[str, ByLog]) -> None:
-    """Each rival on the logs that it has."""
+def one_by_one(pairs: Mapping[str, tuple[ByLog, ByLog]]) -> None:
+    """Of each rival ours and its own, on the logs that it has."""
     found: dict[str, tuple[list[str], Difference]] = {}
-    for rival, theirs in rivals.items():
+    for rival, (mine, theirs) in pairs.items():
         logs = [log for log in mine if log in theirs]
-        by_log = [theirs[log] for log in logs]
-        found[rival] = logs, differences([mine[log] for log in logs], {rival: by_log})[rival]
+        found[rival] = logs, differences([mine[log] for log in logs], {rival: [theirs[log] for log in logs]})[rival]
     clear = holm({rival: against.p_value for rival, (_, against) in found.items()})
     for rival, (logs, against) in found.items():
-        means = [np.mean([side[log].mean() for log in logs]) for side in (mine, rivals[rival])]
+        means = [np.mean([side[log].mean() for log in logs]) for side in pairs[rival]]
         print(told(f"{rival} | {len(logs)} logs | {means[0]:.1f}", means[1], against, clear[rival]))
 
 
@@ -107,16 +109,9 @@ def of_cells(cells: list[Path], developed_on: Path, logs: ByLog) -> dict[str, di
 def main(choices: Path, cells: list[Path], developed_on: Path, rivals: Path | None) -> None:
     first, second = (ours(choices, ladder) for ladder in (False, True))
     for name, ladder in (("first", False), ("second", True)):
-        means = {
-            words: np.mean([log.mean() for log in ours(choices, ladder, *how).values()])
-            for words, how in {
-                "one setting": ("one setting",),
-                "choice": ("choice",),
-                "of two": ("choice", 2),
-                "of three": ("choice", 3),
-                "oracle": ("oracle",),
-            }.items()
-        }
+        found = {column: ours(choices, ladder, column) for column in ("one setting", "choice", "oracle")}
+        found |= {f"of {count}": ours(choices, ladder, settings=cut) for count, cut in CUTS.items()}
+        means = {words: np.mean([log.mean() for log in by_log.values()]) for words, by_log in found.items()}
         print(f"{name} ladder:", ", ".join(f"{words} {mean:.1f}" for words, mean in means.items()))
     tables = of_cells(cells, developed_on, first)
     for title, methods in tables.items():
@@ -124,26 +119,43 @@ def main(choices: Path, cells: list[Path], developed_on: Path, rivals: Path | No
         for method, against in differences(list(first.values()), methods).items():
             print(told(method, np.mean([scores.mean() for scores in methods[method]]), against, against.holm))
     learned = {log: np.array([rows_of(choices / log, "full")[0]["learn"]]) for log in second}  # type: ignore[index]
+    setting = ours(choices, True, "one setting")
     if rivals is None:
-        presets = of_presets(choices)
-        print("-- second ladder, the choice and each rival as its preset is")
-        one_by_one(second, presets)
-        print("-- second ladder, one setting and each rival as its preset is")
-        one_by_one(ours(choices, True, "one setting"), presets)
-        print("-- second ladder, what learn takes of all, and each rival's committee")
-        means_of(learned, of_presets(choices, committees=True))
-        return
+        beside_presets(choices, second, setting, learned)
+    else:
+        on_first = next(iter(tables.values()))
+        first_of = {r: dict(zip(first, on_first[f"{NAMES[r]}@tuned"], strict=True)) for r in RIVALS}
+        beside_lists(choices, rivals, first, first_of, second, setting, learned)
+
+
+def beside_presets(choices: Path, second: ByLog, setting: ByLog, learned: ByLog) -> None:
+    presets = of_presets(choices)
+    for words, mine in (("the choice", second), ("one setting", setting)):
+        print(f"-- second ladder, {words} and each rival as its preset is")
+        one_by_one({rival: (mine, theirs) for rival, theirs in presets.items()})
+    print("-- second ladder, what learn takes of all, and each rival's committee")
+    means_of(learned, of_presets(choices, committees=True))
+
+
+def beside_lists(
+    choices: Path,
+    rivals: Path,
+    first: ByLog,
+    first_of: Mapping[str, ByLog],
+    second: ByLog,
+    setting: ByLog,
+    learned: ByLog,
+) -> None:
     lists = {rival: of_lists(rivals, rival) for rival in RIVALS}
-    singles = next(iter(tables.values()))
-    on_first = {r: dict(zip(first, singles[f"{r.replace('td3bc', 'td3-bc')}@tuned"], strict=True)) for r in RIVALS}
+    ones = {rival: of_list["one setting"] for rival, of_list in lists.items()}
     print("-- second ladder, the choice of as many, and each rival's")
-    for rival, cut in (("iql", 3), ("td3bc", 3), ("rebrac", 2)):
-        one_by_one(ours(choices, True, "choice", cut), {rival: lists[rival]["choice"]})
-    for words, mine in (("the choice", second), ("one setting", ours(choices, True, "one setting"))):
+    cuts = {rival: ours(choices, True, settings=CUTS[count]) for rival, count in LENGTHS.items()}
+    one_by_one({rival: (cuts[rival], of_list["choice"]) for rival, of_list in lists.items()})
+    for words, mine in (("the choice", second), ("one setting", setting)):
         print(f"-- second ladder, {words} and each rival's one setting")
-        one_by_one(mine, {rival: of_list["one setting"] for rival, of_list in lists.items()})
+        one_by_one({rival: (mine, one) for rival, one in ones.items()})
     print("-- both ladders, the choice and each rival's one setting")
-    one_by_one(first | second, {rival: on_first[rival] | lists[rival]["one setting"] for rival in RIVALS})
+    one_by_one({rival: (first | second, first_of[rival] | one) for rival, one in ones.items()})
     print("-- second ladder, what learn takes of all, and what the rule takes of each rival's committees")
     means_of(learned, {rival: of_list["committees"] for rival, of_list in lists.items()})
 

@@ -153,7 +153,7 @@ def judge(out: Path, scratch: Path, logs: Sequence[str], effort: str) -> None:
 
 
 def again(out: Path, logs: Sequence[str], effort: str) -> None:
-    """Where today's rules say something else of the same evidence, that takes the place of what was said."""
+    """A record is written anew where today's rules set a policy aside that they did not, or the other way round."""
     for name in logs:
         told = out / name / f"judged-{effort}.json"
         rows = json.loads(told.read_text())

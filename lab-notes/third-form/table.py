@@ -49,9 +49,9 @@ def setting_told(kind: str, value: str) -> dict[str, str | float]:
 
 
 def taken(judged: Mapping[str, CandidateRecord], names: Iterable[str], preset: Mapping[str, Setting] = PRESET) -> str:
-    """The name of what the rule takes among these and the clone."""
+    """The name of what the rule takes among these and the clone, where it was judged."""
     among = [judged[name] for name in names]
-    return decide([*among, judged[CLONE]], preset, among).label
+    return decide([*among, *([judged[CLONE]] if CLONE in judged else [])], preset, among).label
 
 
 def taken_by_learn(judged: Mapping[str, CandidateRecord], names: Sequence[str]) -> str:

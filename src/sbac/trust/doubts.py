@@ -64,7 +64,7 @@ def half_width(facts: Facts) -> float:
 
 
 def still_moving(facts: Facts) -> bool:
-    """Only where no model leads: on development runs it warned of good policies alone where one did."""
+    """No reason where a model leads: on development runs it then named good policies alone."""
     most = max(MOVING * half_width(facts), NEGLIGIBLE * facts["return_deviation"])
     return "model_gain" not in facts and abs(facts["moved"]) > most
 
