@@ -21,6 +21,8 @@ PLAN_FILE, PLAN_FORMAT = "plan.json", 1
 START = 10.0
 """Seconds, on the machines of the table, for what is neither training nor judging."""
 DEFAULT_MINUTES = {"cpu": 15.0, "gpu": 10.0}
+LOG_ALONE = 0.5
+"""Of the judge's time: what does not go by the number of policies."""
 FEWEST_ROWS = 1_000
 """Of a log that more than a clone is learned from."""
 
@@ -62,9 +64,12 @@ class PlanRow:
         trained = sum(each.seconds for each in self.candidates[:candidates])
         return slowness * (START + trained) + self.judging(slowness)
 
-    def judging(self, slowness: float) -> float:
-        """A part of the judge's time goes into compiling and calls, which a faster machine hardly shortens."""
-        return max(0.5, slowness) * self.judge_seconds
+    def judging(self, slowness: float, candidates: int | None = None) -> float:
+        """A part of the judge's time goes into compiling and calls, which a faster machine hardly shortens; a part into
+        the log alone, whatever is judged."""
+        settings = [len(each.settings) for each in self.candidates]
+        share = sum(settings[:candidates]) / sum(settings)
+        return max(0.5, slowness) * self.judge_seconds * (LOG_ALONE + (1 - LOG_ALONE) * share)
 
 
 def sbac_candidate(critic: str, alpha: float, seconds: float, starts_from: str | None = None) -> LearnCandidate:
@@ -89,6 +94,8 @@ def gpu_candidates(first: float, second: float, third: float) -> list[LearnCandi
 
 QUICK, FULL = EFFORTS["quick"], EFFORTS["full"]
 BRISK = replace(QUICK, replicates=3, steps=(2_000, 3_000), model_steps=3_000, model_members=5)
+ROOMY = replace(BRISK, model_hidden=(200, 200, 200), model_steps=6_000, model_members=10)
+"""A larger model, which is nearer to the truth (`lab-notes/judge`) and takes as long as training."""
 GLANCE = replace(QUICK, replicates=2, steps=(2_900, 100), model_hidden=(64, 64), model_steps=500, model_members=2)
 """Of a log from which nothing can be promised: the card needs a judge, and the clone its steps."""
 PI, PI_QUARTER = sbac_candidate("pi", 1.0, 285), sbac_candidate("pi", 0.25, 90, "pi-1")
@@ -99,8 +106,9 @@ CORES = ("cpu", "quick", [20_000, 10_000])
 TABLE = (
     PlanRow("a glance", "any", "quick", [3_000], 1, [LearnCandidate("bc", [{}], 10, algorithm="bc")], GLANCE, 20),
     PlanRow("two cores, 5 minutes", *CORES, 2, [replace(PI, seconds=150), replace(MU, seconds=32)], BRISK, 91),
-    PlanRow("two cores, 15 minutes", *CORES, 5, [PI, MU, PI_QUARTER], QUICK, 190),
-    PlanRow("two cores, 30 minutes", *CORES, 5, [PI, MU, PI_QUARTER, MU_SIXTEENTH, EXPECTILE], QUICK, 270),
+    PlanRow("two cores, 15 minutes", *CORES, 5, [PI, MU], ROOMY, 420),
+    PlanRow("two cores, 20 minutes", *CORES, 5, [PI, MU, PI_QUARTER, MU_SIXTEENTH], ROOMY, 600),
+    PlanRow("two cores, 30 minutes", *CORES, 5, [PI, MU, PI_QUARTER, MU_SIXTEENTH, EXPECTILE], ROOMY, 680),
     PlanRow(
         "GPU, 5 minutes",
         *("gpu", "quick", [40_000, 20_000], 5),
@@ -173,9 +181,8 @@ def to_drop(plan: LearnPlan, took: float) -> list[str]:
     """The last candidates, as many as would not fit, where the first one `took` so many seconds; the judge must fit."""
     first, *others = plan.row.candidates
     slowness = took / first.seconds
-    left = 60 * plan.minutes - plan.spent - plan.row.judging(slowness)
-    dropped: list[str] = []
-    while others and slowness * sum(each.seconds for each in others) > left:
+    left, dropped = 60 * plan.minutes - plan.spent, list[str]()
+    while others and slowness * sum(e.seconds for e in others) + plan.row.judging(slowness, 1 + len(others)) > left:
         dropped.append(others.pop().name)
     return dropped
 
