@@ -1,12 +1,12 @@
-"""The choice from SBAC's list against the rivals: on the first ladder their committed cells, on the second the policies
-that were trained beside it.
+"""The choice from SBAC's list against the rivals: on the first ladder their committed cells, on the second their own
+lists, trained with the same seeds.
 
 python lab-notes/third-form/against.py lab-notes/third-form/choice lab-notes/table lab-notes/table/published \
-    --developed-on lab-notes/table/development
+    --developed-on lab-notes/table/development --rivals lab-notes/third-form/rivals
 
-First ladder: seeds 400 to 402 against seeds 10 to 14 (published: 0 to 4). Second: the same seeds, each rival on those
-logs where it was trained, as its preset is (IQL temperature 3, ReBRAC policy penalty 0.01; on the first ladder 30 and
-0.1). "A committee" is one policy a log, so it has no interval of seeds: its column is a mean.
+First ladder: seeds 400 to 402 against seeds 10 to 14 (published: 0 to 4). Second: each rival's one setting is that of
+the first ladder; TD3+BC, whose setting is its preset's, was trained beside SBAC, on eight logs. "A committee" is one
+policy a log, so it has no interval of seeds: its column is a mean.
 """
 
 import argparse
@@ -15,7 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from table import CLONE, COMMITTEE, RIVALS, candidates, rows_of, scores_of, seed_of, setting_of, taken
+from table import (
+    CLONE,
+    COMMITTEE,
+    RIVALS,
+    candidates,
+    rows_of,
+    scores_of,
+    seed_of,
+    setting_of,
+    taken,
+    taken_by_learn,
+)
 
 from sbac.lab.cells import read_cells
 from sbac.lab.choosing import Difference, differences, holm
@@ -23,12 +34,15 @@ from sbac.lab.naming import collect
 from sbac.lab.tables import score_tables
 from sbac.results.statistics import Floats
 from sbac.text import within
+from sbac.trust.choice import CandidateRecord
 
 CUTS = {2: ("mu-1.0", "pi-0.125"), 3: ("mu-1.0", "pi-0.125", "expectile-0.25")}
 """The best lists of so many on development runs (`cuts.py`)."""
 LENGTHS = {"iql": 3, "td3bc": 3, "rebrac": 2}
 """Of the rivals' lists."""
 NAMES = {"iql": "iql", "td3bc": "td3-bc", "rebrac": "rebrac"}
+KINDS = ("mu", "pi", "expectile")
+"""Of SBAC's critics, by which its policies are named."""
 ByLog = dict[str, Floats]
 
 
@@ -41,36 +55,61 @@ def ours(choices: Path, second: bool, column: str = "choice", settings: Sequence
     return found
 
 
-def of_presets(choices: Path, committees: bool = False) -> dict[str, ByLog]:
-    """On the second ladder, by method and log, with the settings of the preset: single policies, or their committee."""
-    found: dict[str, ByLog] = {f"{rival}-one": {} for rival in RIVALS}
+def of_preset(choices: Path, rival: str, committees: bool = False) -> ByLog:
+    """On the second ladder, as its preset is: single policies, or their committee."""
+    found: ByLog = {}
     for folder in sorted(path.parent for path in choices.glob("*-td3-made/truth.jsonl")):
         scores = scores_of(folder)
-        for setting, by_log in found.items():
-            those = [n for n in scores if setting_of(n) == setting and (seed_of(n) == COMMITTEE) == committees]
-            if those:
-                by_log[folder.name] = np.array([scores[name] for name in those])
+        one = [n for n in scores if setting_of(n) == f"{rival}-one" and (seed_of(n) == COMMITTEE) == committees]
+        if one:
+            found[folder.name] = np.array([scores[name] for name in one])
     return found
 
 
 def of_lists(rivals: Path, rival: str) -> dict[str, ByLog]:
-    """What the rule takes of a rival's own list, for each seed; its one setting; and what it takes of committees."""
-    found: dict[str, ByLog] = {"choice": {}, "one setting": {}, "committees": {}}
-    for folder in sorted(path.parent for path in rivals.glob("*/judged-full.json")):
-        judged, scores = candidates(folder / "judged-full.json"), scores_of(folder)
-        scores[CLONE] = scores.get(f"{CLONE}-full", np.nan)
+    """Of a rival's own list, by log: its one setting; that setting's committee; where the log's policies were judged,
+    what the rule takes for each seed and of the committees; the best of each seed."""
+    found: dict[str, ByLog] = {name: {} for name in ("one setting", "committee", "choice", "committees", "oracle")}
+    one = f"{rival}-{next(iter(RIVALS[rival].values()))}"
+    for folder in sorted(path.parent for path in rivals.glob("*/truth.jsonl")):
+        scores = scores_of(folder)
         by_seed: dict[str, list[str]] = {}
-        for name in judged:
+        for name in scores:
             if name.split("-")[0] == rival:
                 by_seed.setdefault(seed_of(name), []).append(name)
         together = by_seed.pop(COMMITTEE, [])
         if not by_seed:
             continue
-        one = f"{rival}-{next(iter(RIVALS[rival].values()))}"
-        found["choice"][folder.name] = np.array([scores[taken(judged, n, RIVALS[rival])] for n in by_seed.values()])
-        found["one setting"][folder.name] = np.array([scores[f"{one}-{seed}"] for seed in by_seed])
-        found["committees"][folder.name] = np.array([scores[taken(judged, together, RIVALS[rival])]])
+        found["one setting"][folder.name] = np.array([scores[f"{one}-{seed}"] for seed in sorted(by_seed)])
+        found["committee"][folder.name] = np.array([scores[f"{one}-{COMMITTEE}"]])
+        found["oracle"][folder.name] = np.array([max(scores[n] for n in by_seed[seed]) for seed in sorted(by_seed)])
+        if (told := folder / "judged-full.json").is_file():
+            judged = candidates(told)
+            scores[CLONE] = scores.get(f"{CLONE}-full", np.nan)
+            takes = [taken(judged, by_seed[seed], RIVALS[rival]) for seed in sorted(by_seed)]
+            found["choice"][folder.name] = np.array([scores[name] for name in takes])
+            found["committees"][folder.name] = np.array([scores[taken(judged, together, RIVALS[rival])]])
     return found
+
+
+def of_both(choices: Path, rivals: Path, methods: Sequence[str]) -> tuple[ByLog, ByLog]:
+    """What the rule takes of SBAC's list and these rivals' for each seed, and what learn would take of all seeds."""
+    chosen: ByLog = {}
+    learned: ByLog = {}
+    for folder in sorted(path.parent for path in rivals.glob("*/judged-full.json")):
+        judged: dict[str, CandidateRecord] = {}
+        scores: dict[str, float] = {}
+        for where, wanted in ((rivals, methods), (choices, list({*KINDS, CLONE}))):
+            found = candidates(where / folder.name / "judged-full.json")
+            judged |= {name: record for name, record in found.items() if name.split("-")[0] in wanted}
+            scores |= scores_of(where / folder.name)
+        scores[CLONE] = scores[f"{CLONE}-full"]
+        names = [name for name in judged if name != CLONE]
+        seeds = sorted(set(map(seed_of, names)) - {COMMITTEE})
+        takes = [taken(judged, [name for name in names if seed_of(name) == seed]) for seed in seeds]
+        chosen[folder.name] = np.array([scores[name] for name in takes])
+        learned[folder.name] = np.array([scores[taken_by_learn(judged, names)]])
+    return chosen, learned
 
 
 def told(method: str, theirs: np.floating[Any], against: Difference, clear: bool) -> str:
@@ -106,58 +145,43 @@ def of_cells(cells: list[Path], developed_on: Path, logs: ByLog) -> dict[str, di
     return {title: methods for title, methods in tables.items() if methods}
 
 
-def main(choices: Path, cells: list[Path], developed_on: Path, rivals: Path | None) -> None:
+def main(choices: Path, cells: list[Path], developed_on: Path, rivals: Path) -> None:
     first, second = (ours(choices, ladder) for ladder in (False, True))
     for name, ladder in (("first", False), ("second", True)):
         found = {column: ours(choices, ladder, column) for column in ("one setting", "choice", "oracle")}
         found |= {f"of {count}": ours(choices, ladder, settings=cut) for count, cut in CUTS.items()}
-        means = {words: np.mean([log.mean() for log in by_log.values()]) for words, by_log in found.items()}
-        print(f"{name} ladder:", ", ".join(f"{words} {mean:.1f}" for words, mean in means.items()))
+        print(f"{name} ladder:", ", ".join(f"{words} {mean_of(by_log):.1f}" for words, by_log in found.items()))
     tables = of_cells(cells, developed_on, first)
     for title, methods in tables.items():
         print(f"-- first ladder, {title}")
         for method, against in differences(list(first.values()), methods).items():
             print(told(method, np.mean([scores.mean() for scores in methods[method]]), against, against.holm))
-    learned = {log: np.array([rows_of(choices / log, "full")[0]["learn"]]) for log in second}  # type: ignore[index]
-    setting = ours(choices, True, "one setting")
-    if rivals is None:
-        beside_presets(choices, second, setting, learned)
-    else:
-        on_first = next(iter(tables.values()))
-        first_of = {r: dict(zip(first, on_first[f"{NAMES[r]}@tuned"], strict=True)) for r in RIVALS}
-        beside_lists(choices, rivals, first, first_of, second, setting, learned)
-
-
-def beside_presets(choices: Path, second: ByLog, setting: ByLog, learned: ByLog) -> None:
-    presets = of_presets(choices)
-    for words, mine in (("the choice", second), ("one setting", setting)):
-        print(f"-- second ladder, {words} and each rival as its preset is")
-        one_by_one({rival: (mine, theirs) for rival, theirs in presets.items()})
-    print("-- second ladder, what learn takes of all, and each rival's committee")
-    means_of(learned, of_presets(choices, committees=True))
-
-
-def beside_lists(
-    choices: Path,
-    rivals: Path,
-    first: ByLog,
-    first_of: Mapping[str, ByLog],
-    second: ByLog,
-    setting: ByLog,
-    learned: ByLog,
-) -> None:
     lists = {rival: of_lists(rivals, rival) for rival in RIVALS}
+    lists["td3bc"] |= {"one setting": of_preset(choices, "td3bc"), "committee": of_preset(choices, "td3bc", True)}
     ones = {rival: of_list["one setting"] for rival, of_list in lists.items()}
-    print("-- second ladder, the choice of as many, and each rival's")
-    cuts = {rival: ours(choices, True, settings=CUTS[count]) for rival, count in LENGTHS.items()}
-    one_by_one({rival: (cuts[rival], of_list["choice"]) for rival, of_list in lists.items()})
+    setting = ours(choices, True, "one setting")
     for words, mine in (("the choice", second), ("one setting", setting)):
         print(f"-- second ladder, {words} and each rival's one setting")
         one_by_one({rival: (mine, one) for rival, one in ones.items()})
+    print("-- second ladder, the choice of as many and each rival's, where they were judged")
+    cuts = {rival: ours(choices, True, settings=CUTS[count]) for rival, count in LENGTHS.items()}
+    one_by_one({rival: (cuts[rival], of_list["choice"]) for rival, of_list in lists.items() if of_list["choice"]})
+    print("-- second ladder, SBAC's list and rivals' in one, where they were judged: the choice, what learn takes")
+    for methods in ((), ("rebrac",), ("iql",), ("rebrac", "iql")):
+        found = of_both(choices, rivals, methods)
+        print(" | ".join([" and ".join(("sbac", *methods)), *(f"{mean_of(by_log):.1f}" for by_log in found)]))
     print("-- both ladders, the choice and each rival's one setting")
+    on_first = next(iter(tables.values()))
+    first_of = {rival: dict(zip(first, on_first[f"{NAMES[rival]}@tuned"], strict=True)) for rival in RIVALS}
     one_by_one({rival: (first | second, first_of[rival] | one) for rival, one in ones.items()})
-    print("-- second ladder, what learn takes of all, and what the rule takes of each rival's committees")
-    means_of(learned, {rival: of_list["committees"] for rival, of_list in lists.items()})
+    learned = {log: np.array([rows_of(choices / log, "full")[0]["learn"]]) for log in second}  # type: ignore[index]
+    for words, of in (("each rival's committee", "committee"), ("what the rule takes of its committees", "committees")):
+        print(f"-- second ladder, what learn takes of SBAC's list, and {words}")
+        means_of(learned, {rival: of_list[of] for rival, of_list in lists.items() if of_list[of]})
+
+
+def mean_of(by_log: ByLog) -> float:
+    return float(np.mean([scores.mean() for scores in by_log.values()]))
 
 
 def means_of(mine: ByLog, rivals: Mapping[str, ByLog]) -> None:
@@ -173,6 +197,6 @@ if __name__ == "__main__":
     parser.add_argument("choices", type=Path)
     parser.add_argument("cells", type=Path, nargs="+")
     parser.add_argument("--developed-on", type=Path, required=True)
-    parser.add_argument("--rivals", type=Path, help="their lists on the second ladder, of lanes.py --jobs")
+    parser.add_argument("--rivals", type=Path, required=True, help="their lists on the second ladder (lanes.py --jobs)")
     args = parser.parse_args()
     main(args.choices, args.cells, args.developed_on, args.rivals)
