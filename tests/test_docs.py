@@ -210,10 +210,10 @@ def printed_by(script: str, *words: str) -> str:
 
 @pytest.mark.slow
 def test_the_choice_from_the_log_against_the_rivals() -> None:
-    words = "lab-notes/third-form/choice lab-notes/table lab-notes/table/published --developed-on"
-    printed = printed_by("third-form/against.py", *words.split(), "lab-notes/table/development")
-    taken, *parts = printed.split("\n-- ")
-    beside_one, beside_best, second, second_one, committees = (
+    folders = "lab-notes/third-form/choice lab-notes/table lab-notes/table/published --developed-on"
+    words = f"{folders} lab-notes/table/development --rivals lab-notes/third-form/rivals"
+    taken, *parts = printed_by("third-form/against.py", *words.split()).split("\n-- ")
+    beside_one, beside_best, second, second_one, of_lists, with_rivals, both, committees, _ = (
         {row[0]: row[1:] for row in ([cell.strip() for cell in line.split("|")] for line in part.splitlines()[1:])}
         for part in parts
     )
@@ -221,17 +221,24 @@ def test_the_choice_from_the_log_against_the_rivals() -> None:
     names |= {"IQL, tuned": "iql@tuned", "TD3+BC, as published": "td3-bc@paper", "cloning": "bc"}
     names |= {"ReBRAC, as published": "rebrac@paper", "CQL, as published": "cql"}
     top = RESULTS.read_text().split("\n## ")[0]
-    said = named_rows(top)
+    on_first, on_second = top.split("\nThen the second ladder")
+    said = named_rows(on_first)
     for name, method in names.items():
         assert said[name][:2] == beside_one[method][:2], name
         assert beside_one[method][2] == "clear after Holm"
     assert f"choice {said['SBAC, chosen from the log'][0]}" in taken
     for method in ("rebrac@tuned", "iql@tuned"):
         assert all(number in top for number in beside_best[method][:2]), method
-    iql, iql_beside_one = second["iql-one"], second_one["iql-one"]
-    for score in (*iql[1:3], iql_beside_one[1], second["td3bc-one"][2], *committees["iql-one"][1:]):
-        assert score in top, score
-    assert not any(row[4].startswith("clear") for row in (iql, iql_beside_one))
+    bold = {line.split(",")[0][2:]: line.split("|")[3:6] for line in on_second.splitlines() if line.startswith("| ")}
+    for name, row in named_rows(on_second).items():
+        if rival := {"ReBRAC": "rebrac", "IQL": "iql", "TD3+BC": "td3bc"}.get(name.split(",")[0]):
+            assert row[:3] == [second[rival][2], second[rival][3], second_one[rival][3]], name
+            assert row[3] == f"{both[rival][1]}, {both[rival][2]}: {both[rival][3]}", name
+            clear = [found[rival][4].startswith("clear") for found in (second, second_one, both)]
+            assert ["**" in cell for cell in bold[name.split(",")[0]]] == clear, name
+    told = [*of_lists["rebrac"][1:4], *of_lists["iql"][1:3], *with_rivals["sbac"], *with_rivals["sbac and rebrac"]]
+    for figure in (*told, committees["rebrac"][2], committees["iql"][2]):
+        assert figure in on_second, figure
     trust = (ROOT / "docs" / "trust.md").read_text()
     rows = [
         re.findall(rf"^\| {words}.*", trust, re.MULTILINE)

@@ -29,6 +29,8 @@ TIERS = ("medium", "medium-replay", "medium-expert")
 PATIENCE = 5
 """Seconds without any command after which what a lane waits for will not come."""
 LIST = ["mu", "mu-free", "pi", "expectile"]
+SHARED = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+"""Or the first program takes three quarters of the GPU's memory, and the second one dies."""
 
 
 def logs_of(ladder: str) -> list[str]:
@@ -162,7 +164,7 @@ class Lanes:
         with self.counting:
             self.running += 1
         try:
-            environment = {**os.environ, **step.variables}
+            environment = {**SHARED, **os.environ, **step.variables}
             return subprocess.run(step.command, stdout=log, stderr=log, env=environment, check=False).returncode
         finally:
             with self.counting:
