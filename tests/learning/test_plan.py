@@ -11,6 +11,7 @@ from sbac.errors import UserError
 from sbac.learning.plan import (
     DEFAULT_MINUTES,
     FEWEST_ROWS,
+    LONG,
     PLAN_FORMAT,
     START,
     TABLE,
@@ -34,16 +35,16 @@ def plan_with(row: PlanRow, minutes: float = 1.0, **changes: Any) -> LearnPlan:
 
 
 def test_the_table_is_small_and_the_judge_takes_little_more_than_training() -> None:
-    assert len(TABLE) <= 8
+    assert len(TABLE) <= 10
     assert len({row.name for row in TABLE}) == len(TABLE)
     for row in TABLE:
         assert row.judge_seconds <= 0.6 * row.seconds(), row.name
-    for device in ("cpu", "gpu"):
-        sizes = [row.seconds() for row in rows_for(90_000, device)]
-        assert sizes == sorted(sizes)
-    for device, minutes in DEFAULT_MINUTES.items():
-        assert minutes <= 15
-        assert pick(90_000, device, minutes, 1.0).device == device
+    for rows in (90_000, LONG):
+        for device, minutes in DEFAULT_MINUTES.items():
+            sizes = [row.seconds() for row in rows_for(rows, device)]
+            assert sizes == sorted(sizes)
+            assert minutes <= 15
+            assert pick(rows, device, minutes, 1.0).device == device
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
@@ -65,6 +66,11 @@ def test_the_largest_row_that_fits_is_taken() -> None:
     assert pick(90_000, "cpu", 15, 2.0).name == "two cores, 5 minutes"  # half as fast
     assert pick(90_000, "cpu", 15, 0.5).name == "two cores, 30 minutes"  # twice as fast
     assert pick(90_000, "cpu", 5, 0.1).name == "two cores, 15 minutes"  # judging is not ten times as fast
+    for minutes in (15, 30):
+        assert pick(LONG - 1, "cpu", minutes, 1.0).name == f"two cores, {minutes} minutes"
+        longer = pick(LONG, "cpu", minutes, 1.0)
+        assert longer.name == f"two cores, {minutes} minutes, a long log" and longer.steps[0] > 20_000
+    assert pick(LONG, "cpu", 5, 1.0).name == "two cores, 5 minutes"
     assert pick(90_000, "gpu", 20, 1.0).name == "GPU, 20 minutes"
     assert pick(FEWEST_ROWS, "cpu", 5, 1.0).name == "two cores, 5 minutes"
     assert pick(FEWEST_ROWS - 1, "cpu", 120, 1.0).name == "a glance"

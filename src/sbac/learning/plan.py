@@ -25,6 +25,8 @@ LOG_ALONE = 0.5
 """Of the judge's time: what does not go by the number of policies."""
 FEWEST_ROWS = 1_000
 """Of a log that more than a clone is learned from."""
+LONG = 200_000
+"""Rows of a log that deserves longer trainings: in 20,000 steps on two cores a row is seen a dozen times at most."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class PlanRow:
     judge_seconds: float
     options: Settings = field(default_factory=dict[str, Any])
     """What differs from the preset."""
+    long: bool | None = None
+    """Whether it is for logs of LONG rows and more, or for the others alone; None: for all."""
 
     def seconds(self, slowness: float = 1.0, candidates: int | None = None) -> float:
         """What it costs on a machine that takes so many times as long, with the first `candidates` only or with all."""
@@ -106,9 +110,23 @@ CORES = ("cpu", "quick", [20_000, 10_000])
 TABLE = (
     PlanRow("a glance", "any", "quick", [3_000], 1, [LearnCandidate("bc", [{}], 10, algorithm="bc")], GLANCE, 20),
     PlanRow("two cores, 5 minutes", *CORES, 2, [replace(PI, seconds=150), replace(MU, seconds=32)], BRISK, 91),
-    PlanRow("two cores, 15 minutes", *CORES, 5, [PI, MU], ROOMY, 420),
-    PlanRow("two cores, 20 minutes", *CORES, 5, [PI, MU, PI_QUARTER, MU_SIXTEENTH], ROOMY, 600),
-    PlanRow("two cores, 30 minutes", *CORES, 5, [PI, MU, PI_QUARTER, MU_SIXTEENTH, EXPECTILE], ROOMY, 680),
+    PlanRow("two cores, 15 minutes", *CORES, 5, [PI, MU], ROOMY, 420, long=False),
+    PlanRow("two cores, 20 minutes", *CORES, 5, [PI, MU, PI_QUARTER, MU_SIXTEENTH], ROOMY, 600, long=False),
+    PlanRow("two cores, 30 minutes", *CORES, 5, [PI, MU, PI_QUARTER, MU_SIXTEENTH, EXPECTILE], ROOMY, 680, long=False),
+    PlanRow(
+        "two cores, 15 minutes, a long log",
+        *("cpu", "quick", [40_000, 20_000], 3),
+        [replace(PI, seconds=375), replace(MU, seconds=75)],
+        *(ROOMY, 355),
+        long=True,
+    ),
+    PlanRow(
+        "two cores, 30 minutes, a long log",
+        *("cpu", "quick", [50_000, 25_000], 5),
+        [replace(PI, seconds=710), replace(MU, seconds=135), replace(PI_QUARTER, seconds=225)],
+        *(ROOMY, 530),
+        long=True,
+    ),
     PlanRow(
         "GPU, 5 minutes",
         *("gpu", "quick", [40_000, 20_000], 5),
@@ -118,7 +136,8 @@ TABLE = (
     PlanRow("GPU, 10 minutes", "gpu", "tuned", [100_000, 50_000], 3, gpu_candidates(140, 80, 130), FULL, 180),
     PlanRow("GPU, 20 minutes", "gpu", "tuned", [200_000, 100_000], 3, gpu_candidates(250, 140, 240), FULL, 200),
 )
-"""From small to large, for each device. The first is for logs with fewer than FEWEST_ROWS rows, the others are not."""
+"""From small to large, for each device and length of a log. The first is for logs with fewer than FEWEST_ROWS rows,
+the others are not."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +179,9 @@ class LearnPlan:
 
 def rows_for(rows: int, device: str) -> list[PlanRow]:
     """Those for a log with so many rows, from small to large."""
-    return [row for row in TABLE[1:] if row.device == device] if rows >= FEWEST_ROWS else [TABLE[0]]
+    if rows < FEWEST_ROWS:
+        return [TABLE[0]]
+    return [row for row in TABLE[1:] if row.device == device and row.long in (None, rows >= LONG)]
 
 
 def least_minutes(rows: int, device: str, slowness: float) -> int:
