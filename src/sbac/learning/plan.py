@@ -116,15 +116,15 @@ TABLE = (
     PlanRow(
         "two cores, 15 minutes, a long log",
         *("cpu", "quick", [40_000, 20_000], 3),
-        [replace(PI, seconds=375), replace(MU, seconds=75)],
-        *(ROOMY, 355),
+        [replace(PI, seconds=410), replace(MU, seconds=70)],
+        *(ROOMY, 400),
         long=True,
     ),
     PlanRow(
         "two cores, 30 minutes, a long log",
         *("cpu", "quick", [50_000, 25_000], 5),
-        [replace(PI, seconds=710), replace(MU, seconds=135), replace(PI_QUARTER, seconds=225)],
-        *(ROOMY, 530),
+        [replace(PI, seconds=780), replace(MU, seconds=135), replace(PI_QUARTER, seconds=225)],
+        *(ROOMY, 600),
         long=True,
     ),
     PlanRow(
