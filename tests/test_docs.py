@@ -213,7 +213,7 @@ def test_the_choice_from_the_log_against_the_rivals() -> None:
     folders = "lab-notes/third-form/choice lab-notes/table lab-notes/table/published --developed-on"
     words = f"{folders} lab-notes/table/development --rivals lab-notes/third-form/rivals"
     taken, *parts = printed_by("third-form/against.py", *words.split()).split("\n-- ")
-    beside_one, beside_best, second, second_one, of_lists, with_rivals, both, committees, _ = (
+    beside_one, beside_best, second, second_one, by_log, _, of_lists, with_rivals, both, committees, _ = (
         {row[0]: row[1:] for row in ([cell.strip() for cell in line.split("|")] for line in part.splitlines()[1:])}
         for part in parts
     )
@@ -239,6 +239,15 @@ def test_the_choice_from_the_log_against_the_rivals() -> None:
     told = [*of_lists["rebrac"][1:4], *of_lists["iql"][1:3], *with_rivals["sbac"], *with_rivals["sbac and rebrac"]]
     for figure in (*told, committees["rebrac"][2], committees["iql"][2]):
         assert figure in on_second, figure
+    loses = named_rows(section("## Where SBAC loses", RESULTS))
+    for log, (ours, chosen, *rivals) in by_log.items():
+        ahead = dict(zip(("IQL", "TD3+BC", "ReBRAC"), map(float, rivals), strict=True))
+        ahead = {name: score for name, score in ahead.items() if score > max(float(ours), float(chosen))}
+        (row,) = [cells for name, cells in loses.items() if name.split(" ")[0] == log] or [None]
+        assert (row is not None) == bool(ahead), log
+        if row is not None:
+            in_order = sorted(ahead.items(), key=lambda each: -each[1])
+            assert row == [ours, chosen, ", ".join(f"{name} {score}" for name, score in in_order)], log
     trust = (ROOT / "docs" / "trust.md").read_text()
     rows = [
         re.findall(rf"^\| {words}.*", trust, re.MULTILINE)

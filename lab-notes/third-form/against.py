@@ -92,6 +92,16 @@ def of_lists(rivals: Path, rival: str) -> dict[str, ByLog]:
     return found
 
 
+def settings_of(rivals: Path, rival: str) -> list[str]:
+    """Each setting and its mean over logs, committees left out."""
+    found: dict[str, list[float]] = {}
+    for folder in sorted(path.parent for path in rivals.glob("*/truth.jsonl")):
+        for name, score in scores_of(folder).items():
+            if name.split("-")[0] == rival and seed_of(name) != COMMITTEE:
+                found.setdefault(setting_of(name), []).append(score)
+    return [f"{setting} {np.mean(scores):.1f}" for setting, scores in found.items()]
+
+
 def of_both(choices: Path, rivals: Path, methods: Sequence[str]) -> tuple[ByLog, ByLog]:
     """What the rule takes of SBAC's list and these rivals' for each seed, and what learn would take of all seeds."""
     chosen: ByLog = {}
@@ -163,6 +173,13 @@ def main(choices: Path, cells: list[Path], developed_on: Path, rivals: Path) -> 
     for words, mine in (("the choice", second), ("one setting", setting)):
         print(f"-- second ladder, {words} and each rival's one setting")
         one_by_one({rival: (mine, one) for rival, one in ones.items()})
+    print("-- second ladder, by log: one setting, the choice, and each rival's one setting")
+    for log in second:
+        of_log = [setting[log], second[log], *(one.get(log, np.array([np.nan])) for one in ones.values())]
+        print(" | ".join([log, *(f"{scores.mean():.1f}" for scores in of_log)]))
+    print("-- second ladder, each of a rival's settings, and the best of each seed")
+    for rival in ("iql", "rebrac"):
+        print(" | ".join([rival, *settings_of(rivals, rival), f"best {mean_of(lists[rival]['oracle']):.1f}"]))
     print("-- second ladder, the choice of as many and each rival's, where they were judged")
     cuts = {rival: ours(choices, True, settings=CUTS[count]) for rival, count in LENGTHS.items()}
     one_by_one({rival: (cuts[rival], of_list["choice"]) for rival, of_list in lists.items() if of_list["choice"]})
